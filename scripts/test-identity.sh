@@ -94,7 +94,7 @@ for child in $(pgrep -P "$monitor"); do
     */gatehouse-keykeeper) want=gatehouse-keys name=keykeeper ;;
     *) continue ;;
   esac
-  u=$(id -u $want)
+  u=$(id -u "$want")
   same "the $name runs as $want" "$(status_of "$child" Uid)" "$u $u $u $u"
   same "the $name has no capabilities" "$(status_of "$child" CapPrm) $(status_of "$child" CapEff) $(status_of "$child" CapBnd)" "0000000000000000 0000000000000000 0000000000000000"
   same "the $name has no new privileges" "$(status_of "$child" NoNewPrivs)" 1

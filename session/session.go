@@ -99,11 +99,11 @@ type Mode uint8
 
 // The two modes of a call.
 const (
-	// Stream: any number of messages before the response (SSE).
-	Stream Mode = iota
-	// Single: the response alone (a client that accepts JSON only). Progress is
+	// ModeStream: any number of messages before the response (SSE).
+	ModeStream Mode = iota
+	// ModeSingle: the response alone (a client that accepts JSON only). Progress is
 	// dropped, and nothing the worker asks goes to this call.
-	Single
+	ModeSingle
 )
 
 // Begin hands a request to the worker. m may be reused once it returns. It may
@@ -123,9 +123,9 @@ func (s *Session) Notify(ctx context.Context, m jsonrpc.Message) error { return 
 // nothing outstanding is dropped without an error.
 func (s *Session) Answer(ctx context.Context, m jsonrpc.Message) error { return nil }
 
-// Listen opens the GET stream. The newest wins: an older one gets ErrReplaced.
+// Stream opens the GET stream. The newest wins: an older one gets ErrReplaced.
 // lastEventID is what the client sent as Last-Event-ID, empty if nothing.
-func (s *Session) Listen(ctx context.Context, lastEventID string) (*Listener, error) {
+func (s *Session) Stream(ctx context.Context, lastEventID string) (*Stream, error) {
 	return nil, &Error{Kind: KindInternal, Reason: "not built yet"}
 }
 
@@ -159,16 +159,16 @@ func (x *Exchange) Next(ctx context.Context, wait time.Duration) (Item, error) {
 // be called once for each Exchange.
 func (x *Exchange) Close() {}
 
-// Listener is one open GET stream. One goroutine uses it.
-type Listener struct{}
+// Stream is one open GET stream. One goroutine uses it.
+type Stream struct{}
 
 // Next is like Exchange.Next; no item is final.
 //
 // Errors: ErrWait, ErrReplaced, ErrExpired, ErrGone, *Error of KindDraining,
 // ctx.Err().
-func (l *Listener) Next(ctx context.Context, wait time.Duration) (Item, error) {
+func (x *Stream) Next(ctx context.Context, wait time.Duration) (Item, error) {
 	return Item{}, ErrGone
 }
 
 // Close says that the client's stream is closed. It must be called once.
-func (l *Listener) Close() {}
+func (x *Stream) Close() {}

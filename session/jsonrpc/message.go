@@ -83,7 +83,7 @@ type Message struct {
 	// response), when that is an object. Name, URI, ProtocolVersion and
 	// RequestState are set for strings only and then cover the quotes too;
 	// RequestID and ProgressToken are set for strings and numbers only.
-	Meta, Name, URI, RequestID, ProgressToken    Span
+	Meta, Name, URI, RequestID, ProgressToken   Span
 	ProtocolVersion, Capabilities, RequestState Span
 	// MetaProgressToken and MetaProtocolVersion are members of _meta:
 	// progressToken and io.modelcontextprotocol/protocolVersion.

@@ -30,7 +30,17 @@ type Settings struct {
 	Toolsets []string `json:"toolsets,omitempty"`
 	// Options are the options of each toolset, keyed by its name.
 	Options map[string]json.RawMessage `json:"options,omitempty"`
+	// Workspace is the code base that the workspace tools work on; nil for none.
+	Workspace *Workspace `json:"workspace,omitempty"`
 	// IdleEnd is how long an idle session lives, as the operator configured it,
 	// for the reminder that tools print; empty means never.
 	IdleEnd string `json:"idle_end,omitempty"`
+}
+
+// Workspace names a Git repository on this host.
+type Workspace struct {
+	// Repository is the absolute path of the repository, bare or not.
+	Repository string `json:"repository"`
+	// Branch is the shared branch; empty means what the repository's HEAD names.
+	Branch string `json:"branch,omitempty"`
 }

@@ -1,0 +1,73 @@
+// Command gatehouse-worker is the stdio MCP server that serves the built-in
+// toolsets to one principal. The monitor starts it with its settings in a sealed
+// memory file on descriptor 3; without one it runs alone, from its flags.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"os/user"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"gatehouse/session/settings"
+	"gatehouse/toolsets"
+	"gatehouse/toolsets/session"
+	"gatehouse/toolsets/worker"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	unix.Umask(0o077)
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	p := worker.Program{Name: "gatehouse-worker", Version: version, Build: build}
+	os.Exit(p.Run(context.Background(), worker.World{
+		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		SettingsFD: settings.FD, StateDir: stateDir(), Account: account(),
+		Signals:     signals,
+		IsInterrupt: func(s os.Signal) bool { return s == unix.SIGINT },
+	}))
+}
+
+// build lists the built-in toolsets by name.
+func build(in worker.Input) (*worker.Set, error) {
+	groups, err := os.Getgroups()
+	if err != nil {
+		return nil, err
+	}
+	cwd, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	id := session.NewIdentity(in.Settings, account(), os.Getuid(), os.Getgid(), os.Getpid(), groups, cwd)
+	return &worker.Set{
+		Available: []toolsets.Toolset{session.New(id)},
+		Default:   []string{"session"},
+	}, nil
+}
+
+// account is the name of the account that the process really runs as.
+func account() string {
+	uid := strconv.Itoa(os.Getuid())
+	if u, err := user.LookupId(uid); err == nil {
+		return u.Username
+	}
+	return "uid " + uid
+}
+
+// stateDir is the account's private folder for views and lost work.
+func stateDir() string {
+	if d := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(d) {
+		return filepath.Join(d, "gatehouse-worker")
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		return filepath.Join(home, ".local", "state", "gatehouse-worker")
+	}
+	return ""
+}

@@ -1,0 +1,80 @@
+// Package audit writes one line a request: who asked for what, and what became
+// of it. A line never holds a header value, a query string, a body or a token;
+// what a client chose (a path, a method's name) is cut and escaped.
+package audit
+
+import (
+	"io"
+	"net"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"gatehouse/auth/identity"
+)
+
+// MaxText is how many bytes of a text that a client chose stand in a line.
+const MaxText = 128
+
+// Line is what is said about one request. Empty fields are left out.
+type Line struct {
+	Remote   string // address of the connection's other end
+	Protocol string // "HTTP/1.1", "HTTP/2.0"
+	Method   string
+	Path     string // without the query
+	Status   int
+	Bytes    int64 // of the response's body
+	Duration time.Duration
+
+	Principal identity.Principal // zero: unknown
+	Account   string             // where a worker was started
+	Session   string             // a short part of the session's id
+	Message   string             // the JSON-RPC method, or "response"
+	Kind      string             // of a refusal or failure
+	Reason    string             // the private half of it
+}
+
+// Log writes lines. The zero Log writes nothing.
+type Log struct{ out zerolog.Logger }
+
+// New returns a Log that writes JSON lines to w.
+func New(w io.Writer) Log {
+	return Log{out: zerolog.New(w).With().Timestamp().Logger()}
+}
+
+// Request writes the line of a finished request. Refusals that say that
+// something is wrong on our side are warnings.
+func (l *Log) Request(r *Line) {
+	e := l.out.Info()
+	if r.Status >= 500 {
+		e = l.out.Warn()
+	}
+	e.Str("remote", host(r.Remote)).Str("proto", r.Protocol).Str("method", cut(r.Method)).Str("path", cut(r.Path)).
+		Int("status", r.Status).Int64("bytes", r.Bytes).Int64("us", r.Duration.Microseconds())
+	if r.Principal != (identity.Principal{}) {
+		e.Str("iss", string(r.Principal.Issuer)).Str("sub", string(r.Principal.Subject)).Str("client", string(r.Principal.Client))
+	}
+	for _, f := range [...]struct{ name, value string }{
+		{"account", r.Account}, {"session", r.Session}, {"rpc", cut(r.Message)}, {"kind", r.Kind}, {"reason", r.Reason},
+	} {
+		if f.value != "" {
+			e.Str(f.name, f.value)
+		}
+	}
+	e.Msg("request")
+}
+
+// host strips the port, which tells nothing, from a network address.
+func host(addr string) string {
+	if h, _, err := net.SplitHostPort(addr); err == nil {
+		return h
+	}
+	return addr
+}
+
+func cut(s string) string {
+	if len(s) > MaxText {
+		return s[:MaxText] + "…"
+	}
+	return s
+}

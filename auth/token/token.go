@@ -6,7 +6,12 @@
 package token
 
 import (
+	"errors"
+	"fmt"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"gatehouse/auth/identity"
 )
@@ -65,18 +70,71 @@ type Verifier struct {
 // New returns a verifier for the given policies, one an issuer. It fails on an
 // unknown profile or algorithm, on limits out of range and on an issuer named twice.
 func New(policies ...Policy) (*Verifier, error) {
-	return &Verifier{}, nil
+	v := &Verifier{policies: make(map[identity.Issuer]*Policy, len(policies))}
+	for _, p := range policies {
+		if _, ok := v.policies[p.Issuer]; ok {
+			return nil, fmt.Errorf("token policy: issuer %q is named twice", p.Issuer)
+		}
+		if err := p.complete(); err != nil {
+			return nil, fmt.Errorf("token policy of issuer %q: %w", p.Issuer, err)
+		}
+		v.policies[p.Issuer] = &p
+	}
+	return v, nil
+}
+
+// complete checks a policy, fills in the defaults and takes copies.
+func (p *Policy) complete() error {
+	if p.Issuer == "" {
+		return errors.New("the issuer is empty")
+	}
+	if len(p.Issuer) > maxIssuer || strings.ContainsFunc(string(p.Issuer), unicode.IsControl) || !utf8.ValidString(string(p.Issuer)) {
+		return errors.New("the issuer is no plain text")
+	}
+	if profiles[p.Profile] == nil {
+		return fmt.Errorf("profile %q is unknown; there are %q and %q", p.Profile, ProfileRFC9068, ProfileKeycloak)
+	}
+	if p.Leeway < 0 || p.Leeway > MaxLeeway {
+		return fmt.Errorf("leeway %v is not within 0 and %v", p.Leeway, MaxLeeway)
+	}
+	if p.MaxLifetime < 0 {
+		return fmt.Errorf("longest lifetime %v is negative", p.MaxLifetime)
+	}
+	if p.MaxLifetime == 0 {
+		p.MaxLifetime = DefaultMaxLifetime
+	}
+	if len(p.Algorithms) == 0 {
+		p.Algorithms = DefaultAlgorithms()
+		return nil
+	}
+	names := make([]string, 0, len(p.Algorithms))
+	for _, alg := range p.Algorithms {
+		name := canonicalAlgorithm(alg)
+		if signingMethods[name] == nil {
+			return fmt.Errorf("algorithm %q is not supported; there are %v", alg, DefaultAlgorithms())
+		}
+		names = append(names, name)
+	}
+	p.Algorithms = names
+	return nil
 }
 
 // Verify judges a token: raw is the bare token without its scheme, audiences are
 // the accepted values of aud (at least one; the token must name one of them
 // exactly), keys are the issuers' current keys, now is the time of judgement.
-// The error is always a [*Refusal].
+// The error is always a [*Refusal]. All checks are those of the checks slice.
 //
 // An accepted token is not yet an authorized one: its scopes, and whether a
 // token with [Token.ClientOwn] may be used at all, are the caller's to decide.
 func (v *Verifier) Verify(raw string, audiences []string, keys *KeySet, now time.Time) (*Token, error) {
-	return nil, &Refusal{Kind: KindUnverifiable, Reason: "no issuer is configured"}
+	j := newJudgement(v, raw, audiences, keys, now)
+	for i := range checks {
+		if r := checks[i].verdict(j); r != nil {
+			return nil, r
+		}
+	}
+	t := j.token // a copy, so that the rest of the judgement is free
+	return &t, nil
 }
 
 // Token is an accepted token.
@@ -93,6 +151,8 @@ type Token struct {
 	// AccountClaim is the raw value of the claim [Policy.AccountClaim], "" when
 	// it is absent or no string. No grammar was applied to it.
 	AccountClaim string
+	// AccountClaimReason says why AccountClaim is empty, for the log.
+	AccountClaimReason string
 	// ClientOwn says that no user stands behind the token (client credentials).
 	// Such a token is refused with 403 unless an operator mapped it by name.
 	ClientOwn       bool

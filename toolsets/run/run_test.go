@@ -1,0 +1,97 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+var env = []string{"PATH=" + os.Getenv("PATH")}
+
+func TestOutputIsBoundedAndDrained(t *testing.T) {
+	out, err := Run(t.Context(), Cmd{Args: []string{"sh", "-c", "yes | head -c 3000000; echo err >&2; exit 3"}, Env: env, MaxOutput: 1000})
+	if err != nil || len(out.Stdout) != 1000 || !out.Cut || out.Code != 3 || string(out.Stderr) != "err\n" {
+		t.Errorf("%d bytes, cut %v, code %d, stderr %q, %v", len(out.Stdout), out.Cut, out.Code, out.Stderr, err)
+	}
+}
+
+func TestLines(t *testing.T) {
+	var got []string
+	out, err := Run(t.Context(), Cmd{Args: []string{"printf", `one\n\nthree is long\nlast`}, Env: env, MaxOutput: 5, Lines: func(l []byte) { got = append(got, string(l)) }})
+	if s := strings.Join(got, "|"); err != nil || s != "one||three|last" || !out.Cut {
+		t.Errorf("lines %q, cut %v, %v", s, out.Cut, err)
+	}
+}
+
+func alive(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return err == nil && !strings.Contains(string(stat), ") Z ")
+}
+
+// daemon prints the pid of a process that left the group and holds no pipe.
+const daemon = `setsid sh -c 'trap "" TERM; echo $$ > "$0"; exec sleep 60' "$1" </dev/null >/dev/null 2>&1 & while [ ! -s "$1" ]; do sleep 0.01; done; `
+
+func pidFrom(t *testing.T, name string) int {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Kill(pid, unix.SIGKILL) })
+	return pid
+}
+
+func TestNothingOutlivesTheCall(t *testing.T) {
+	name := t.TempDir() + "/pid"
+	if _, err := Run(t.Context(), Cmd{Args: []string{"sh", "-c", daemon, "sh", name}, Env: env, Sweep: true}); err != nil {
+		t.Fatal(err)
+	}
+	pid := pidFrom(t, name)
+	for i := 0; alive(pid); i++ {
+		if i > 100 {
+			t.Fatal("a process that left its group is alive after the call")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestCancelStopsEverythingSoon(t *testing.T) {
+	name := t.TempDir() + "/pid"
+	ctx, cancel := context.WithCancelCause(t.Context())
+	because := errors.New("enough")
+	time.AfterFunc(300*time.Millisecond, func() { cancel(because) })
+	start := time.Now()
+	_, err := Run(ctx, Cmd{Args: []string{"sh", "-c", daemon + `trap "" TERM; sleep 60 & wait; sleep 60`, "sh", name}, Env: env, Sweep: true})
+	if !errors.Is(err, because) || time.Since(start) > 2*time.Second {
+		t.Errorf("after %v: %v", time.Since(start), err)
+	}
+	if pid := pidFrom(t, name); alive(pid) {
+		time.Sleep(50 * time.Millisecond)
+		if alive(pid) {
+			t.Error("a process is left")
+		}
+	}
+}
+
+func TestMissingProgram(t *testing.T) {
+	if _, err := Run(t.Context(), Cmd{Args: []string{"/nonexistent/x"}, Env: env}); err == nil || !strings.HasPrefix(err.Error(), "start x: ") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestEnv(t *testing.T) {
+	got := Env([]string{"A=1", "B=2", "bad", "=x"}, []string{"A=3", "C=a\x00b"})
+	if s := strings.Join(got, " "); s != "A=3 B=2" {
+		t.Errorf("environment %q", s)
+	}
+}

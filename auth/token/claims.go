@@ -25,6 +25,13 @@ func checkPayloadJSON(j *judgement) *Refusal {
 	if j.claims, err = decodeObject(b); err != nil {
 		return refuse(KindBadClaims, "payload: %v", err)
 	}
+	if iss, _, err := j.claims.text("iss", maxIssuer); err == nil && len(j.candidates) > 1 {
+		for _, c := range j.candidates { // issuers that share the key that held
+			if string(c.issuer) == iss {
+				j.settle(c)
+			}
+		}
+	}
 	return nil
 }
 

@@ -2,6 +2,7 @@ package token
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -36,7 +37,8 @@ func checkHeaderJSON(j *judgement) *Refusal {
 
 func checkHeaderParameters(j *judgement) *Refusal {
 	h := &j.header
-	for name, raw := range h.object {
+	for _, name := range slices.Sorted(maps.Keys(h.object)) { // sorted: the same reason every time
+		raw := h.object[name]
 		if !slices.Contains(headerParameters, name) {
 			return refuse(KindMalformed, "header parameter %s is not taken", quote(name))
 		}

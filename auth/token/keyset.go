@@ -19,7 +19,11 @@ type Key struct {
 // Equal reports whether two keys have the same id, algorithm and public key. An
 // issuer that puts another key under an old id has withdrawn the old one.
 func (k Key) Equal(other Key) bool {
-	if k.ID != other.ID || k.Algorithm != other.Algorithm {
+	return k.ID == other.ID && k.sameKey(&other)
+}
+
+func (k *Key) sameKey(other *Key) bool {
+	if k.Algorithm != other.Algorithm {
 		return false
 	}
 	public, ok := k.Public.(interface{ Equal(crypto.PublicKey) bool })

@@ -43,23 +43,36 @@ func canonicalAlgorithm(alg string) string {
 	return alg
 }
 
-// checkSignature tries the candidates, at most one an issuer.
+// checkSignature tries the candidates, at most one an issuer, and keeps those
+// whose key holds: one, or several when issuers share a key.
 func checkSignature(j *judgement) *Refusal {
 	input := j.raw[:len(j.headerPart)+1+len(j.payloadPart)]
-	for _, c := range j.candidates {
+	tried := j.candidates
+	for i, c := range tried {
 		if !fits(c.key.Algorithm, c.key.Public) {
 			continue
 		}
 		if signingMethods[c.key.Algorithm].Verify(input, j.signature, c.key.Public) == nil {
-			j.policy = j.verifier.policies[c.issuer]
-			j.rules = profiles[j.policy.Profile]
-			j.token.Principal.Issuer = c.issuer
-			j.token.KeyID = c.key.ID
-			j.token.leeway = j.policy.Leeway
+			j.candidates = tried[i : i+1 : i+1]
+			for _, other := range tried[i+1:] {
+				if other.key.sameKey(c.key) {
+					j.candidates = append(j.candidates, other)
+				}
+			}
+			j.settle(j.candidates[0])
 			return nil
 		}
 	}
-	return refuse(KindUnverifiable, "the signature does not hold under %s", describe(j.candidates))
+	return refuse(KindUnverifiable, "the signature does not hold under %s", describe(tried))
+}
+
+// settle says whose token this is.
+func (j *judgement) settle(c candidate) {
+	j.policy = j.verifier.policies[c.issuer]
+	j.rules = profiles[j.policy.Profile]
+	j.token.Principal.Issuer = c.issuer
+	j.token.KeyID = c.key.ID
+	j.token.leeway = j.policy.Leeway
 }
 
 // fits reports whether a key is of the type that its algorithm needs; one that

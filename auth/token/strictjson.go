@@ -28,7 +28,7 @@ type object map[string]jsontext.Value
 // no duplicate names at any level, no lone surrogates, at most maxDepth levels,
 // nothing behind it (RFC 7493, RFC 7515 section 4, RFC 7519 section 4).
 func decodeObject(b []byte) (object, error) {
-	if err := checkDepth(b); err != nil {
+	if err := checkShape(b); err != nil {
 		return nil, err
 	}
 	dec := jsontext.NewDecoder(bytes.NewBuffer(b))
@@ -63,7 +63,7 @@ func decodeObject(b []byte) (object, error) {
 // decodeArray reads one JSON array as strictly as decodeObject does, with at
 // most limit members.
 func decodeArray(b []byte, limit int) ([]jsontext.Value, error) {
-	if err := checkDepth(b); err != nil {
+	if err := checkShape(b); err != nil {
 		return nil, err
 	}
 	dec := jsontext.NewDecoder(bytes.NewBuffer(b))
@@ -108,10 +108,11 @@ func atEnd(dec *jsontext.Decoder) error {
 	}
 }
 
-// checkDepth counts brackets outside of strings, so that a deep value costs one
-// pass over its bytes and no memory. On bytes that are no JSON its verdict means
-// nothing; the decoder refuses those.
-func checkDepth(b []byte) error {
+// checkShape counts brackets and measures numbers outside of strings, so that a
+// deep value costs one pass over its bytes and no memory, and so that no number
+// is beyond what a double holds (RFC 7493 section 2.2). On bytes that are no JSON
+// its verdict means nothing; the decoder refuses those.
+func checkShape(b []byte) error {
 	depth, inString := 0, false
 	for i := 0; i < len(b); i++ {
 		switch c := b[i]; {
@@ -126,7 +127,26 @@ func checkDepth(b []byte) error {
 			}
 		case c == '}' || c == ']':
 			depth--
+		case c >= '0' && c <= '9':
+			end := i
+			for end < len(b) && strings.IndexByte("0123456789.eE+-", b[end]) >= 0 {
+				end++
+			}
+			if err := checkNumber(b[i:end]); err != nil {
+				return err
+			}
+			i = end - 1
 		}
+	}
+	return nil
+}
+
+func checkNumber(b []byte) error {
+	if len(b) < 300 && !bytes.ContainsAny(b, "eE") {
+		return nil // at most 10^300
+	}
+	if _, err := strconv.ParseFloat(string(b), 64); errors.Is(err, strconv.ErrRange) {
+		return fmt.Errorf("number %s is out of range", cut(string(b)))
 	}
 	return nil
 }

@@ -1,0 +1,163 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"gatehouse/auth/identity"
+	"gatehouse/auth/keys"
+	"gatehouse/auth/token"
+)
+
+// DefaultCacheSize is how many accepted tokens a gate remembers: about 1 MiB.
+const DefaultCacheSize = 4096
+
+// Keys is the gate's view of the issuers' keys; *keys.Store is the one there is.
+type Keys interface {
+	// Current returns the usable keys, and a number that changes whenever they do.
+	Current() (set *token.KeySet, generation uint64)
+	// Lookup asks for newer keys because of a key id that is unknown, and waits
+	// for them, keys.AwaitLimit at most.
+	Lookup(ctx context.Context, kid string) keys.Answer
+	// Ready reports whether the tokens of any issuer can be judged.
+	Ready() bool
+}
+
+var _ Keys = (*keys.Store)(nil)
+
+// BearerConfig is what a Bearer gate is made of.
+type BearerConfig struct {
+	Verifier *token.Verifier
+	Keys     Keys
+	// Audiences are the accepted values of aud: the server's resource identifier
+	// and what the operator added to it.
+	Audiences []string
+	// Required are the scopes that a token must have, all of them.
+	Required identity.Scopes
+	// MaxTokenBytes is at most token.MaxBytes.
+	MaxTokenBytes int
+	// CacheSize is the number of accepted tokens that are remembered; 0 means
+	// DefaultCacheSize, a negative value none.
+	CacheSize int
+	Now       func() time.Time
+}
+
+// Bearer is the gate of the authenticated modes: one bearer token a request,
+// judged by the token package, with the server's audiences and scopes. The zero
+// Bearer refuses every request.
+type Bearer struct {
+	cfg   BearerConfig
+	cache *cache
+}
+
+// NewBearer returns the gate of one server. It fails when something that a
+// judgement needs is missing.
+func NewBearer(cfg BearerConfig) (*Bearer, error) {
+	switch {
+	case cfg.Verifier == nil, cfg.Keys == nil, cfg.Now == nil:
+		return nil, errors.New("make the token gate: verifier, keys and clock are needed")
+	case len(cfg.Audiences) == 0:
+		return nil, errors.New("make the token gate: no audience")
+	case cfg.MaxTokenBytes <= 0 || cfg.MaxTokenBytes > token.MaxBytes:
+		return nil, fmt.Errorf("make the token gate: token limit %d is not in 1 to %d", cfg.MaxTokenBytes, token.MaxBytes)
+	}
+	if cfg.CacheSize == 0 {
+		cfg.CacheSize = DefaultCacheSize
+	}
+	cfg.CacheSize = max(cfg.CacheSize, 0)
+	return &Bearer{cfg: cfg, cache: newCache(cfg.CacheSize)}, nil
+}
+
+// Admit implements Gate: the field's form, the token, its scopes, in this order.
+func (b *Bearer) Admit(ctx context.Context, h http.Header) (Caller, *Refusal) {
+	if b == nil || b.cache == nil {
+		return Caller{}, &Refusal{Kind: KindInternal, Reason: "the gate was never configured"}
+	}
+	raw, refusal := credentials(h["Authorization"], b.cfg.MaxTokenBytes)
+	if refusal != nil {
+		return Caller{}, refusal
+	}
+	v, refusal := b.judge(ctx, raw)
+	if refusal != nil {
+		return Caller{}, refusal
+	}
+	if !v.scopes.Has(b.cfg.Required...) {
+		return Caller{}, &Refusal{Kind: KindScope, Principal: v.principal,
+			Reason: "token has scopes " + strconv.Quote(v.scopes.String()) + ", wanted " + strconv.Quote(b.cfg.Required.String())}
+	}
+	return Caller{Principal: v.principal, Scopes: v.scopes, Expiry: v.until, Token: raw, KeyID: v.keyID}, nil
+}
+
+// judge returns the verdict on a token of the right form, from the cache if it
+// holds one that is still true. Key sets that got too old are in no set, and
+// their absence is another generation, so that the cache decides nothing either.
+func (b *Bearer) judge(ctx context.Context, raw string) (verdict, *Refusal) {
+	key := digest(raw)
+	set, generation := b.cfg.Keys.Current()
+	now := b.cfg.Now()
+	if v, ok := b.cache.get(key, generation, now); ok {
+		return v, nil
+	}
+	if !b.cfg.Keys.Ready() {
+		return verdict{}, &Refusal{Kind: KindUndecided, Reason: "no usable keys of any issuer"}
+	}
+	tok, err := b.cfg.Verifier.Verify(raw, b.cfg.Audiences, set, now)
+	var refused *token.Refusal
+	if errors.As(err, &refused) && refused.Kind == token.KindUnknownKey {
+		switch b.cfg.Keys.Lookup(ctx, keyID(raw)) {
+		case keys.Known:
+			set, generation = b.cfg.Keys.Current()
+			tok, err = b.cfg.Verifier.Verify(raw, b.cfg.Audiences, set, b.cfg.Now())
+		case keys.Absent:
+		default:
+			return verdict{}, &Refusal{Kind: KindUndecided, Reason: "the issuers could not be asked for the key; " + err.Error()}
+		}
+	}
+	if err != nil {
+		return verdict{}, tokenRefusal(err)
+	}
+	v := verdict{principal: tok.Principal, scopes: tok.Scopes, keyID: tok.KeyID, until: tok.Until(), generation: generation}
+	b.cache.put(key, v)
+	return v, nil
+}
+
+// digest hashes a token; one of the usual length without an allocation.
+func digest(raw string) cacheKey {
+	var buf [2048]byte
+	return sha256.Sum256(append(buf[:0], raw...))
+}
+
+func tokenRefusal(err error) *Refusal {
+	var r *token.Refusal
+	if !errors.As(err, &r) {
+		return &Refusal{Kind: KindInternal, Reason: err.Error()}
+	}
+	return &Refusal{Kind: KindToken, Token: r.Kind, Reason: err.Error()}
+}
+
+// keyID returns the kid of a token that the token package has read and found in
+// order up to its key; "" when there is none.
+func keyID(raw string) string {
+	head, _, _ := strings.Cut(raw, ".")
+	b, err := base64.RawURLEncoding.DecodeString(head)
+	if err != nil {
+		return ""
+	}
+	var members map[string]json.RawMessage // exact names: a struct would fold their case
+	if json.Unmarshal(b, &members) != nil {
+		return ""
+	}
+	var kid string
+	if json.Unmarshal(members["kid"], &kid) != nil {
+		return ""
+	}
+	return kid
+}

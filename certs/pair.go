@@ -62,6 +62,19 @@ func Parse(certPEM, keyPEM []byte) (*tls.Certificate, error) {
 	return pair, nil
 }
 
+// LoadLeaf reads the first certificate of a file.
+func LoadLeaf(certFile string) (*x509.Certificate, error) {
+	b, err := readPath(certFile)
+	if err != nil {
+		return nil, fmt.Errorf("read certificate: %w", err)
+	}
+	chain, err := parseChain(b)
+	if err != nil {
+		return nil, fmt.Errorf("certificate %s: %w", certFile, err)
+	}
+	return chain[0], nil
+}
+
 // Validity reports whether the leaf may be used at the time now, and if not,
 // since when and what to do. A nil error means that it may.
 func Validity(leaf *x509.Certificate, now time.Time) error {

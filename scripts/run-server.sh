@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Starts the loopback server: no token, cleartext, this machine only.
+set -euo pipefail
+usage() {
+  cat <<'HELP'
+usage: scripts/run-server.sh [--foreground]
+
+Starts the server without tokens, in the background, on 127.0.0.1 and ::1, waits
+until it answers and prints how to connect. Any user of this machine can use it.
+
+  scripts/run-server.sh                     # http://localhost:8000/mcp
+  MCP_PORT=9000 scripts/run-server.sh       # another port
+  MCP_WORKER_COMMAND='["/usr/bin/my-mcp-server"]' scripts/run-server.sh
+  scripts/run-server.sh --foreground        # stays; Ctrl-C ends it
+  scripts/stop-server.sh 8000               # stops it
+
+Every other setting is an MCP_ variable too: docs/config.md. Workers run as you;
+when root starts the server they run as MCP_WORKER_USER (gatehouse-worker).
+HELP
+}
+foreground=
+for arg in "$@"; do
+  case $arg in
+    --foreground) foreground=1 ;;
+    -h | --help) usage; exit 0 ;;
+    *) usage >&2; exit 2 ;;
+  esac
+done
+# shellcheck source=scripts/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+export MCP_MODE=loopback MCP_PORT=${MCP_PORT:-8000} MCP_STATE_DIR=$STATE
+run=$RUNS/$MCP_PORT
+url=http://localhost:$MCP_PORT${MCP_PATH:-/mcp}
+
+check_port "$MCP_PORT"
+prepare_programs
+prepare_state
+if am_root; then ensure_system_users; fi
+begin_run "$run" loopback "$url"
+
+print_info() {
+  cat <<INFO
+
+Gatehouse (loopback, no tokens)
+  URL        $url
+  pid        $1
+  log        $2
+  stop       $ROOT/scripts/stop-server.sh $MCP_PORT
+
+Connect Claude Code:
+  claude mcp add --transport http gatehouse $url
+INFO
+}
+
+if [ -n "$foreground" ]; then
+  print_info $$ "this terminal"
+  write_pid "$run/server.pid" $$
+  exec "$BIN/gatehouse" serve
+fi
+launch "$run/server.pid" "$run/server.log" "$BIN/gatehouse" serve
+wait_ready "$LAUNCHED" 30 "$run/server.log" "http://127.0.0.1:$MCP_PORT/healthz" || { abandon "$run"; exit 1; }
+print_info "$LAUNCHED" "$run/server.log"

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Stops servers of ours, with their workers and helper processes.
+set -euo pipefail
+usage() {
+  cat <<'HELP'
+usage: scripts/stop-server.sh [PORT]
+
+Stops the server on PORT, with its workers, its other processes and its demo
+issuer. Without PORT: every server that was started from this checkout. A
+process that is not Gatehouse is left alone.
+
+  scripts/stop-server.sh 8443
+  scripts/stop-server.sh
+
+Exit status 0 when nothing of ours is left, 1 otherwise or when PORT belongs to
+another program.
+HELP
+}
+case ${1:-} in
+  -h | --help) usage; exit 0 ;;
+  *[!0-9]*) usage >&2; exit 2 ;;
+esac
+# shellcheck source=scripts/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+failed=0 stopped=0
+# stop_run RUN: what its pid files name.
+stop_run() {
+  local what pid
+  for what in server demo; do
+    pid=$(read_pid "$1/$what.pid") || continue
+    # The server drains first: calls that run may finish.
+    if end_process "$pid" 30; then
+      say "stopped the $what on port ${1##*/} (process $pid)"
+      stopped=1
+    else
+      failed=1
+    fi
+  done
+  if [ "$failed" = 0 ]; then rm -f "$1"/*.pid "$1/info"; fi
+}
+
+# listeners PORT: the processes that listen there, as far as we may know.
+listeners() {
+  local hex local_address state inode sockets=' ' fd target pid
+  hex=$(printf '%04X' "$1")
+  while read -r _ local_address _ state _ _ _ _ _ inode _; do
+    if [ "${local_address##*:}" = "$hex" ] && [ "$state" = 0A ]; then sockets+="socket:[$inode] "; fi
+  done < <(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null)
+  [ "$sockets" != ' ' ] || return 0
+  for fd in /proc/[0-9]*/fd/*; do
+    target=$(readlink "$fd" 2>/dev/null) || continue
+    case $sockets in *" $target "*) pid=${fd#/proc/}; echo "${pid%%/*}" ;; esac
+  done | sort -nu
+}
+
+# stop_listener PORT: a server that no script started.
+stop_listener() {
+  local pid all ours=()
+  all=$(listeners "$1")
+  for pid in $all; do
+    case $(program_of "$pid") in
+      gatehouse-monitor | gatehouse-demo) ours+=("$pid") ;;
+      gatehouse) ;; # the front end: its monitor ends it
+      *)
+        note "port $1 belongs to process $pid ($(program_of "$pid")), which is not Gatehouse; left alone"
+        failed=1
+        ;;
+    esac
+  done
+  for pid in "${ours[@]}"; do
+    if end_process "$pid" 30; then say "stopped process $pid on port $1"; stopped=1; else failed=1; fi
+  done
+}
+
+if [ $# -gt 0 ]; then
+  stop_run "$RUNS/$1"
+  stop_listener "$1"
+  if [ $stopped = 0 ] && [ $failed = 0 ]; then note "nothing of ours runs on port $1"; fi
+else
+  for run in "$RUNS"/*; do
+    if [ "$(info "$run" root)" = "$ROOT" ]; then stop_run "$run"; fi
+  done
+  if [ $stopped = 0 ] && [ $failed = 0 ]; then note "nothing of this checkout runs"; fi
+fi
+exit $failed

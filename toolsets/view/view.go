@@ -1,0 +1,387 @@
+package view
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"gatehouse/toolsets"
+	"gatehouse/toolsets/decl"
+)
+
+// writers is the weight of a writer: the most readers there can be.
+const writers = 1 << 20
+
+// View is one working copy. Callers hold Lock while they look at its files.
+type View struct {
+	Name string
+	Dir  string // absolute
+
+	set  *Set
+	git  git
+	root *os.Root
+	rw   *semaphore.Weighted
+
+	gitMu sync.Mutex // one git command on the index at a time
+
+	mu      sync.Mutex // guards what follows
+	base    string     // the commit that the view is at
+	reads   map[declKey][32]byte
+	notes   []string
+	changes []Change
+	known   bool // changes is up to date
+}
+
+// declKey names a declaration: its folder ("." for the root) and its name.
+type declKey struct{ dir, name string }
+
+// Lock takes the view for reading, or for writing alone, until the returned
+// function is called. It fails when ctx ends first.
+func (v *View) Lock(ctx context.Context, write bool) (unlock func(), err error) {
+	n := int64(1)
+	if write {
+		n = writers
+	}
+	if err := v.rw.Acquire(ctx, n); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	return func() { v.rw.Release(n) }, nil
+}
+
+// Base returns the commit that the view is at.
+func (v *View) Base() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.base
+}
+
+func (v *View) takeNotes() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	n := v.notes
+	v.notes = nil
+	return n
+}
+
+// Touched says that files of the view may have changed: by a test, by code that
+// was run. Writes through the view say so by themselves.
+func (v *View) Touched() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.known = false
+}
+
+// Change is one file that differs from the view's base.
+type Change struct {
+	Path string `json:"path"`
+	// Status is "added", "modified" or "deleted".
+	Status string `json:"status"`
+	// Declarations are those that differ, for Go files that parse.
+	Declarations []string `json:"declarations,omitempty"`
+}
+
+func (c Change) count() int { return max(1, len(c.Declarations)) }
+
+// Changes returns the uncommitted changes.
+func (v *View) Changes(ctx context.Context) ([]Change, error) {
+	v.mu.Lock()
+	ch, known := v.changes, v.known
+	v.mu.Unlock()
+	if known {
+		return ch, nil
+	}
+	v.gitMu.Lock()
+	defer v.gitMu.Unlock()
+	tree, err := v.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	diff, err := v.git.diff(ctx, v.Base(), tree)
+	if err != nil {
+		return nil, err
+	}
+	if ch, err = v.describe(ctx, diff); err != nil {
+		return nil, err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.changes, v.known = ch, true
+	return ch, nil
+}
+
+// snapshot writes the view's present state as a tree. The caller holds gitMu.
+func (v *View) snapshot(ctx context.Context) (string, error) {
+	if _, err := v.git.run(ctx, "collect the changes", nil, "add", "--all", "--", "."); err != nil {
+		return "", err
+	}
+	return v.git.line(ctx, "collect the changes", "write-tree")
+}
+
+func (v *View) describe(ctx context.Context, diff []entry) ([]Change, error) {
+	var ids []string
+	for _, e := range diff {
+		if isGo(e.path) && (regular(e.oldMode) || e.added()) && (regular(e.newMode) || e.deleted()) {
+			ids = append(ids, e.oldID, e.newID)
+		}
+	}
+	blobs, err := v.git.blobs(ctx, ids...)
+	if err != nil {
+		return nil, err
+	}
+	var out []Change
+	for _, e := range diff {
+		c := Change{Path: e.path, Status: "modified"}
+		switch {
+		case e.added():
+			c.Status = "added"
+		case e.deleted():
+			c.Status = "deleted"
+		}
+		if isGo(e.path) && (regular(e.oldMode) || e.added()) && (regular(e.newMode) || e.deleted()) {
+			c.Declarations = changedDecls(blobs[0], blobs[1])
+			blobs = blobs[2:]
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+func isGo(name string) bool { return strings.HasSuffix(name, ".go") }
+
+// changedDecls names the declarations that differ between two versions of a
+// file; nil when one of them does not parse. A version may be nil for no file.
+func changedDecls(a, b []byte) []string {
+	texts := func(src []byte) (map[string]string, []string) {
+		m := map[string]string{}
+		var order []string
+		if src == nil {
+			return m, nil
+		}
+		f, err := decl.Split(src)
+		if err != nil {
+			return nil, nil
+		}
+		for _, u := range f.Units {
+			for _, n := range u.Names {
+				if _, ok := m[n]; !ok {
+					order = append(order, n)
+				}
+				m[n] = string(bytes.TrimSpace(f.Text(u)))
+			}
+		}
+		return m, order
+	}
+	before, orderA := texts(a)
+	after, orderB := texts(b)
+	if before == nil || after == nil {
+		return nil
+	}
+	var out []string
+	for _, n := range append(orderB, orderA...) {
+		old, ok := before[n]
+		now, still := after[n]
+		if (ok != still || old != now) && !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// ReadFile reads a file of the view. It follows no symbolic link out of it.
+func (v *View) ReadFile(name string) ([]byte, error) { return v.root.ReadFile(name) }
+
+// WriteFile writes a file of the view, named relative to it with slashes. It
+// never writes through a symbolic link, into Git's own folder or out of the
+// view. The caller holds the view for writing.
+func (v *View) WriteFile(ctx context.Context, name string, data []byte) error {
+	if err := v.checkPath(name); err != nil {
+		return err
+	}
+	_, err := v.root.Lstat(name)
+	isNew := errors.Is(err, fs.ErrNotExist)
+	if dir := path.Dir(name); isNew && dir != "." {
+		if err := v.root.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("make folder %s: %w", dir, err)
+		}
+	}
+	v.Touched()
+	if err := v.root.WriteFile(name, data, 0o600); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	if isNew {
+		// A new file counts even where the repository's ignore rules cover it.
+		v.gitMu.Lock()
+		defer v.gitMu.Unlock()
+		if _, err := v.git.run(ctx, "note the new file", nil, "add", "--intent-to-add", "--force", "--", name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RemoveFile removes a file of the view and the folders that are empty then.
+func (v *View) RemoveFile(name string) error {
+	if err := v.checkPath(name); err != nil {
+		return err
+	}
+	v.Touched()
+	if err := v.root.Remove(name); err != nil {
+		return fmt.Errorf("remove %s: %w", name, err)
+	}
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		if v.root.Remove(dir) != nil {
+			break // not empty
+		}
+	}
+	return nil
+}
+
+// checkPath refuses names that lead out of the view, into Git's folder, or
+// through a symbolic link.
+func (v *View) checkPath(name string) error {
+	if !fs.ValidPath(name) || name == "." {
+		return toolsets.Failf(toolsets.InvalidParams, "%q is no path inside the view", name)
+	}
+	parts := strings.Split(name, "/")
+	for _, p := range parts {
+		if strings.EqualFold(p, ".git") {
+			return toolsets.Failf(toolsets.InvalidParams, "%q is Git's own folder", name)
+		}
+	}
+	for i := range parts {
+		prefix := strings.Join(parts[:i+1], "/")
+		fi, err := v.root.Lstat(prefix)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("look at %s: %w", prefix, err)
+		}
+		if fi.Mode()&fs.ModeSymlink != 0 {
+			return toolsets.Failf(toolsets.Refused, "%s is a symbolic link; files are not changed through links", prefix)
+		}
+	}
+	return nil
+}
+
+// Freshness says what a session knows of a declaration.
+type Freshness uint8
+
+// The states of the blind-write guard.
+const (
+	NeverRead Freshness = iota
+	Stale               // read, and changed since
+	Fresh
+)
+
+// MarkRead notes that the session has seen a declaration: text is that of its
+// decl.Unit, dir its folder relative to the view.
+func (v *View) MarkRead(dir, name string, text []byte) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.reads[declKey{dir, name}] = sha256.Sum256(bytes.TrimSpace(text))
+}
+
+// Known says whether the session has seen the declaration as it is now.
+func (v *View) Known(dir, name string, text []byte) Freshness {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch h, ok := v.reads[declKey{dir, name}]; {
+	case !ok:
+		return NeverRead
+	case h != sha256.Sum256(bytes.TrimSpace(text)):
+		return Stale
+	}
+	return Fresh
+}
+
+// noteStale tells the session once which declarations that it had read have
+// changed between two trees.
+func (v *View) noteStale(ctx context.Context, before, after, why string) error {
+	diff, err := v.git.diff(ctx, before, after)
+	if err != nil {
+		return err
+	}
+	var stale []string
+	for _, e := range diff {
+		if !isGo(e.path) || !regular(e.oldMode) {
+			continue
+		}
+		blobs, err := v.git.blobs(ctx, e.oldID, e.newID)
+		if err != nil {
+			return err
+		}
+		old, err := decl.Split(blobs[0])
+		if err != nil {
+			continue
+		}
+		dir := path.Dir(e.path)
+		for _, name := range changedDecls(blobs[0], blobs[1]) {
+			if u, ok := old.Find(name); ok && v.Known(dir, name, old.Text(u)) == Fresh {
+				stale = append(stale, e.path+": "+name)
+			}
+		}
+	}
+	if len(stale) == 0 {
+		return nil
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.notes = append(v.notes, fmt.Sprintf("[view] %s changed %d %s that you had read; read again before changing: %s",
+		why, len(stale), plural(len(stale), "declaration"), strings.Join(stale, ", ")))
+	return nil
+}
+
+// Info describes a view for status.
+type Info struct {
+	Name    string    `json:"name"`
+	Base    string    `json:"base" jsonschema:"the commit of the shared branch that the view is at"`
+	Time    time.Time `json:"base_time"`
+	Subject string    `json:"base_subject"`
+	Behind  int       `json:"behind" jsonschema:"how many commits the shared branch is ahead"`
+	Changes []Change  `json:"changes"`
+}
+
+// Info looks at the view. The caller holds it for reading.
+func (v *View) Info(ctx context.Context) (Info, error) {
+	base := v.Base()
+	info := Info{Name: v.Name, Base: base}
+	out, err := v.git.line(ctx, "look at the base", "show", "--no-patch", "--no-show-signature", "--format=%ct %s", base, "--")
+	if err != nil {
+		return info, err
+	}
+	sec, subject, _ := strings.Cut(out, " ")
+	n, err := strconv.ParseInt(sec, 10, 64)
+	if err != nil {
+		return info, fmt.Errorf("look at the base: %w", err)
+	}
+	info.Time, info.Subject = time.Unix(n, 0).UTC(), strings.ToValidUTF8(subject, "?")
+	head, err := v.set.shared.head(ctx)
+	if err != nil {
+		return info, err
+	}
+	count, err := v.git.line(ctx, "count commits", "rev-list", "--count", base+".."+head, "--")
+	if err != nil {
+		return info, err
+	}
+	if info.Behind, err = strconv.Atoi(count); err != nil {
+		return info, fmt.Errorf("count commits: %w", err)
+	}
+	info.Changes, err = v.Changes(ctx)
+	if info.Changes == nil {
+		info.Changes = []Change{}
+	}
+	return info, err
+}

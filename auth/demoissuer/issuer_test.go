@@ -137,11 +137,11 @@ func (w *world) signIn(authURL, user string) url.Values {
 	if status, body, _ = w.get(w.url + loc); status != http.StatusOK || !strings.Contains(body, "DEMO") {
 		w.Fatalf("login page: %d %s", status, body)
 	}
-	id := regexp.MustCompile(`name="id" value="([^"]+)"`).FindStringSubmatch(body)
-	if id == nil {
-		w.Fatalf("no id in the login page: %s", body)
+	action := regexp.MustCompile(`action="(/login\?id=[^"]+)"`).FindStringSubmatch(body)
+	if action == nil {
+		w.Fatalf("no form in the login page: %s", body)
 	}
-	status, body, h = w.post("/login", url.Values{"id": {id[1]}, "username": {user}, "password": {w.issuer.Password()}})
+	status, body, h = w.post(action[1], url.Values{"username": {user}, "password": {w.issuer.Password()}})
 	if status != http.StatusSeeOther {
 		w.Fatalf("login: %d %s", status, body)
 	}

@@ -21,7 +21,7 @@ var page = template.Must(template.New("page").Parse(pageHTML))
 type pageData struct {
 	Title, Problem, Done string
 	Form                 string // action of the form; empty: no form
-	ID, Code             string // of the sign-in or the device
+	Code                 string // of the device
 	AskCode              bool
 	Client, Where        string
 	Scopes               string
@@ -59,7 +59,7 @@ func (i *Issuer) login(w http.ResponseWriter, r *http.Request) {
 		i.show(w, http.StatusBadRequest, pageData{Title: "Sign in", Problem: errNoRequest.Error()})
 		return
 	}
-	d := pageData{Title: "Sign in", Form: "/login", ID: req.id, Client: i.clientName(req.ClientID),
+	d := pageData{Title: "Sign in", Form: "/login?id=" + url.QueryEscape(req.id), Client: i.clientName(req.ClientID),
 		Where: destination(req.RedirectURI), Scopes: strings.Join(req.scopes, " ")}
 	if r.Method == http.MethodGet {
 		i.show(w, http.StatusOK, d)
@@ -102,7 +102,7 @@ func (i *Issuer) device(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	code := r.Form.Get("user_code")
-	d := pageData{Title: "Connect a device", Form: "/device", Code: code, AskCode: true}
+	d := pageData{Title: "Connect a device", Form: "/device?user_code=" + url.QueryEscape(code), Code: code, AskCode: true}
 	if id, ok := i.store.deviceClient(code); ok {
 		d.Client = i.clientName(id)
 	}

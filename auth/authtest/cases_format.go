@@ -82,12 +82,19 @@ func (w *World) formats(i *Issuer) []recipe {
 	}
 }
 
-// nextLetter replaces the last letter by the next one of the alphabet, which
-// sets a bit that decoding drops.
+const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+// nextLetter replaces the last letter, whose last bits are zero, by the next one
+// of the alphabet, which sets a bit that decoding drops.
 func nextLetter(s string) string {
-	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	n := strings.IndexByte(alphabet, s[len(s)-1])
 	return s[:len(s)-1] + alphabet[n+1:n+2]
+}
+
+// otherLetter replaces the last letter by another.
+func otherLetter(s string) string {
+	n := strings.IndexByte(alphabet, s[len(s)-1])
+	return s[:len(s)-1] + alphabet[n^1:n^1+1]
 }
 
 // filledTo pads the claims until the token has that many bytes.

@@ -28,6 +28,14 @@ func checkSize(j *judgement) *Refusal {
 
 func showSize(j *judgement) string { return fmt.Sprintf("%d bytes", len(j.raw)) }
 
+// inAlphabet holds the letters of base64url.
+var inAlphabet = func() (in [256]bool) {
+	for _, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") {
+		in[c] = true
+	}
+	return in
+}()
+
 // checkSegments wants the compact serialization of a signed token: three
 // non-empty parts of the base64url alphabet (RFC 7515 section 7.1). That leaves
 // out JSON serializations, encrypted and unsecured tokens, white space and padding.
@@ -36,6 +44,7 @@ func checkSegments(j *judgement) *Refusal {
 	for i := 0; i < len(j.raw); i++ {
 		c := j.raw[i]
 		switch {
+		case inAlphabet[c]:
 		case c == '.':
 			if i == lastDot+1 {
 				return refuse(KindMalformed, "part %d of the token is empty", dots+1)
@@ -47,7 +56,6 @@ func checkSegments(j *judgement) *Refusal {
 				firstDot = i
 			}
 			lastDot = i
-		case c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '-', c == '_':
 		default:
 			return refuse(KindMalformed, "byte %d of the token is 0x%02x, which is not base64url", i, c)
 		}

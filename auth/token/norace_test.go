@@ -1,0 +1,6 @@
+//go:build !race
+
+package token_test
+
+// raceFactor is how much slower the race detector may make things: it is off.
+const raceFactor = 1

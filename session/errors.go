@@ -3,6 +3,8 @@ package session
 import (
 	"errors"
 	"time"
+
+	"gatehouse/session/bridge"
 )
 
 // Kind classifies a refusal of this package. It is a closed list; the zero value
@@ -61,9 +63,9 @@ func (e *Error) Is(target error) bool {
 // What Next returns beside items. Compare with errors.Is.
 var (
 	// ErrWait: nothing came within the wait; call Next again.
-	ErrWait = errors.New("session: nothing yet")
+	ErrWait = bridge.ErrWait
 	// ErrCancelled: the client cancelled the call; there will be no response.
-	ErrCancelled = errors.New("session: cancelled by the client")
+	ErrCancelled = bridge.ErrCancelled
 	// ErrReplaced: a newer GET stream took over.
 	ErrReplaced = errors.New("session: replaced by a newer stream")
 	// ErrExpired: the newest token of the session is past its expiry.

@@ -6,9 +6,13 @@ package session
 
 import (
 	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"gatehouse/auth/identity"
+	"gatehouse/session/bridge"
 	"gatehouse/session/jsonrpc"
 	"gatehouse/session/spawn"
 
@@ -28,26 +32,39 @@ type Caller struct {
 	KeyID string
 }
 
-// Table holds all sessions.
-type Table struct{}
+// Session is one legacy-era session and its worker. All methods may be called
+// concurrently.
+type Session struct {
+	t         *Table
+	key       key // key.id is set once the handshake is done
+	version   string
+	can       bridge.Capability
+	worker    spawn.Worker
+	b         *bridge.Bridge
+	log       zerolog.Logger
+	created   time.Time
+	outbox    outbox
+	lastSign  atomic.Int64 // of the client, Unix nanoseconds
+	expiry    atomic.Int64 // of the newest token, Unix nanoseconds; 0: never
+	renewLock sync.Mutex   // guards what follows
+	keyID     string       // of the newest token
+	token     string       // to renew the lease with; empty: nothing to do
+	renewing  bool
 
-// New returns an empty table whose workers come from sp. Close must be called.
-func New(cfg Config, sp spawn.Spawner, log zerolog.Logger) *Table { return &Table{} }
-
-// Open starts a worker for c and does the handshake with the client's own
-// initialize request. It returns the session and the response for the client,
-// which has the client's id. When the worker answers initialize with an error,
-// that answer is returned, the session is nil and the worker is stopped.
-//
-// Errors: a *jsonrpc.Error when the request is not sane, ctx.Err(), else *Error.
-func (t *Table) Open(ctx context.Context, server uint16, c Caller, init jsonrpc.Message) (*Session, []byte, error) {
-	return nil, nil, &Error{Kind: KindInternal, Reason: "not built yet"}
+	clocks  clocks // of the reaper alone
+	leaving bool   // counted as ending; guarded by t.mu
 }
 
-// Find returns the caller's session of that id at that server. Unknown, ended and
-// foreign ids look alike. A token that is newer than the session's moves its
-// expiry and renews the worker's lease in the background.
-func (t *Table) Find(server uint16, c Caller, id string) (*Session, bool) { return nil, false }
+// ID is the Mcp-Session-Id: 128 random bits in base64url, 22 characters.
+func (s *Session) ID() string { return s.key.id }
+
+// Label is a short part of the id that may stand in logs.
+func (s *Session) Label() string { return label(s.key.id) }
+
+func label(id string) string { return id[:min(len(id), 6)] }
+
+// ProtocolVersion is the version agreed with the client.
+func (s *Session) ProtocolVersion() string { return s.version }
 
 // Info describes a session for operators.
 type Info struct {
@@ -64,111 +81,84 @@ type Info struct {
 	Stream    bool      // a GET stream is open
 }
 
-// List describes all live sessions, oldest first.
-func (t *Table) List() []Info { return nil }
-
-// EndIf ends the sessions that match, says why in the log, and returns how many.
-func (t *Table) EndIf(match func(Info) bool, reason string) int { return 0 }
-
-// Drain refuses new sessions and calls (KindDraining), ends GET streams at once,
-// waits until running calls have finished or ctx ends, then closes the table.
-func (t *Table) Drain(ctx context.Context) {}
-
-// Close ends all sessions and waits, at most 10 s, until their workers are gone.
-// It may be repeated.
-func (t *Table) Close() {}
-
-// Session is one legacy-era session and its worker. All methods may be called
-// concurrently.
-type Session struct{}
-
-// ID is the Mcp-Session-Id: 128 random bits in base64url, 22 characters.
-func (s *Session) ID() string { return "" }
-
-// Label is a short part of the id that may stand in logs.
-func (s *Session) Label() string { return "" }
-
-// ProtocolVersion is the version agreed with the client.
-func (s *Session) ProtocolVersion() string { return "" }
-
 // Info describes the session.
-func (s *Session) Info() Info { return Info{} }
-
-// Mode says what the client of a call can take.
-type Mode uint8
-
-// The two modes of a call.
-const (
-	// ModeStream: any number of messages before the response (SSE).
-	ModeStream Mode = iota
-	// ModeSingle: the response alone (a client that accepts JSON only). Progress is
-	// dropped, and nothing the worker asks goes to this call.
-	ModeSingle
-)
-
-// Begin hands a request to the worker. m may be reused once it returns. It may
-// wait for the worker to read its input, 10 s at most.
-//
-// Errors: *Error of KindBusy, KindSessionGone or KindDraining; ErrCancelled when
-// the client cancelled it before it was written.
-func (s *Session) Begin(ctx context.Context, m jsonrpc.Message, mode Mode) (*Exchange, error) {
-	return nil, &Error{Kind: KindInternal, Reason: "not built yet"}
+func (s *Session) Info() Info {
+	calls, _ := s.b.Running()
+	open, _ := s.outbox.state()
+	s.renewLock.Lock()
+	keyID := s.keyID
+	s.renewLock.Unlock()
+	return Info{
+		Label: s.Label(), Server: s.key.server, Principal: s.key.principal, KeyID: keyID,
+		Account: s.worker.Account(), UID: s.worker.UID(), PID: s.worker.PID(),
+		Created: s.created, Active: time.Unix(0, s.lastSign.Load()), Expiry: s.expiresAt(),
+		Calls: calls, Stream: open,
+	}
 }
+
+// touch notes a sign of the client.
+func (s *Session) touch() { s.lastSign.Store(s.t.now().UnixNano()) }
 
 // Notify takes a client's notification. notifications/cancelled is obeyed at once
 // and never waits for the worker. Others are written before it returns.
-func (s *Session) Notify(ctx context.Context, m jsonrpc.Message) error { return nil }
+//
+// Errors: ErrGone, ctx.Err().
+func (s *Session) Notify(ctx context.Context, m jsonrpc.Message) error {
+	s.touch()
+	return s.gone(s.b.Notify(ctx, &m))
+}
 
 // Answer takes a client's response to a request of the worker. One that answers
 // nothing outstanding is dropped without an error.
-func (s *Session) Answer(ctx context.Context, m jsonrpc.Message) error { return nil }
-
-// Stream opens the GET stream. The newest wins: an older one gets ErrReplaced.
-// lastEventID is what the client sent as Last-Event-ID, empty if nothing.
-func (s *Session) Stream(ctx context.Context, lastEventID string) (*Stream, error) {
-	return nil, &Error{Kind: KindInternal, Reason: "not built yet"}
+//
+// Errors: ErrGone, ctx.Err().
+func (s *Session) Answer(ctx context.Context, m jsonrpc.Message) error {
+	s.touch()
+	return s.gone(s.b.Answer(ctx, &m))
 }
 
 // End ends the session and stops its worker; reason is for the log. It returns
 // at once and may be repeated.
-func (s *Session) End(reason string) {}
-
-// Item is one message for the client. Bytes is valid until the next call of Next
-// or Close, has the client's own id and progress token, and holds neither CR nor
-// LF, so that it is one SSE data line.
-type Item struct {
-	Bytes []byte
-	// Final marks the response of the call; nothing follows it.
-	Final bool
+func (s *Session) End(reason string) {
+	s.t.remove(s)
+	s.b.Stop(reason)
 }
 
-// Exchange is one running call. One goroutine uses it.
-type Exchange struct{}
-
-// Next returns the next message for the client. It waits at most wait (0: without
-// limit) and then returns ErrWait. After the final item, and after any error but
-// ErrWait and ctx.Err(), the exchange is over.
-//
-// Errors: ErrWait, ErrCancelled, ErrGone, ErrTimeout, ctx.Err().
-func (x *Exchange) Next(ctx context.Context, wait time.Duration) (Item, error) {
-	return Item{}, ErrGone
+// gone turns the bridge's errors into this package's.
+func (s *Session) gone(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, bridge.ErrGone):
+		return &Error{Kind: KindSessionGone, Reason: s.b.Reason()}
+	case errors.Is(err, bridge.ErrBusy):
+		return &Error{Kind: KindBusy, Reason: "too many running calls"}
+	case errors.Is(err, bridge.ErrTimeout):
+		return &Error{Kind: KindTimeout, Reason: "request timeout"}
+	}
+	return err
 }
 
-// Close gives the exchange up. A call that still runs goes on in the worker and
-// its answer is discarded: in this era a closed connection is no cancel. It must
-// be called once for each Exchange.
-func (x *Exchange) Close() {}
+// upstream is the session as its bridge sees it.
+type upstream struct{ s *Session }
 
-// Stream is one open GET stream. One goroutine uses it.
-type Stream struct{}
+var _ bridge.Upstream = upstream{}
 
-// Next is like Exchange.Next; no item is final.
-//
-// Errors: ErrWait, ErrReplaced, ErrExpired, ErrGone, *Error of KindDraining,
-// ctx.Err().
-func (x *Stream) Next(ctx context.Context, wait time.Duration) (Item, error) {
-	return Item{}, ErrGone
+func (u upstream) Notification(method []byte, b *bridge.Buffer) {
+	u.s.outbox.notification(string(method) == "notifications/message", b)
 }
 
-// Close says that the client's stream is closed. It must be called once.
-func (x *Stream) Close() {}
+func (u upstream) Can() bridge.Capability { return u.s.can }
+
+func (u upstream) Ask(id uint64, b *bridge.Buffer) bool { return u.s.outbox.ask(id, b) }
+
+func (u upstream) Withdraw(id uint64) bool { return u.s.outbox.withdraw(id) }
+
+func (u upstream) Ended(reason string) {
+	s := u.s
+	s.t.remove(s)
+	s.outbox.end(&Error{Kind: KindSessionGone, Reason: reason})
+	s.log.Info().Str("reason", reason).Msg("session ended")
+}
+
+func (u upstream) Finished() { u.s.t.release(u.s.key.principal, true) }

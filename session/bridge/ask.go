@@ -1,0 +1,196 @@
+package bridge
+
+import (
+	"context"
+	"strconv"
+
+	"gatehouse/session/jsonrpc"
+)
+
+// ask is a request of the worker that its client has to answer.
+type ask struct {
+	workerID []byte // as it stands in the worker's message
+	call     *Call  // whose stream it went down; nil: Upstream took it
+}
+
+// Answers of the front end itself to a worker's request.
+const (
+	pong         = `{"jsonrpc":"2.0","id":0,"result":{}}`
+	noCapability = `{"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"the client does not support this"}}`
+	nobodyThere  = `{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"the client can't be asked at present"}}`
+	tooManyAsks  = `{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"too many requests are waiting for the client"}}`
+)
+
+// replyTo sends one of them.
+func (b *Bridge) replyTo(workerID []byte, answer string) {
+	const at = len(`{"jsonrpc":"2.0","id":`)
+	b.reply([]byte(answer), jsonrpc.Edit{Span: jsonrpc.Span{Start: uint32(at), End: uint32(at + 1)}, With: workerID})
+}
+
+// needs says what a client must have declared for a method; 0: nothing that we
+// know of.
+func needs(method []byte) Capability {
+	switch string(method) {
+	case "sampling/createMessage":
+		return CanSample
+	case "elicitation/create":
+		return CanElicit
+	case "roots/list":
+		return CanListRoots
+	}
+	return 0
+}
+
+// request handles a request of the worker. A ping asks whether the other end of
+// the pipe is there, which is this process; all others go to the oldest running
+// call whose client can answer, else to Upstream.
+func (b *Bridge) request(m *jsonrpc.Message) error {
+	if m.Is("ping") {
+		b.replyTo(m.IDBytes(), pong)
+		return nil
+	}
+	need := needs(m.Method())
+	b.mu.Lock()
+	if len(b.asks) >= b.cfg.MaxAsks {
+		b.mu.Unlock()
+		b.replyTo(m.IDBytes(), tooManyAsks)
+		return nil
+	}
+	b.lastAsk++
+	id := b.lastAsk
+	a := &ask{workerID: append([]byte(nil), m.IDBytes()...), call: b.oldest(need)}
+	if b.asks == nil {
+		b.asks = map[uint64]*ask{}
+	}
+	b.asks[id] = a
+	buf := edited(m, jsonrpc.Edit{Span: m.ID, With: strconv.AppendUint(nil, id, 10)})
+	if a.call != nil {
+		if !a.call.push(Outgoing{Buf: buf, Ask: id}) {
+			buf.Free()
+			delete(b.asks, id)
+			b.mu.Unlock()
+			b.replyTo(m.IDBytes(), tooManyAsks)
+			return nil
+		}
+		b.mu.Unlock()
+		return nil
+	}
+	b.mu.Unlock()
+	answer := noCapability
+	if b.up.Can()&need == need {
+		if b.up.Ask(id, buf) {
+			return nil
+		}
+		answer = nobodyThere
+	}
+	buf.Free()
+	b.forgetAsk(id)
+	b.replyTo(m.IDBytes(), answer)
+	return nil
+}
+
+// oldest is the oldest running call whose client can be asked, b.mu held.
+func (b *Bridge) oldest(need Capability) (found *Call) {
+	for id, c := range b.calls {
+		if c.sent && !c.closed && !c.Single && c.Can&need == need && (found == nil || id < found.id) {
+			found = c
+		}
+	}
+	return found
+}
+
+// edited copies the message, with the edits, into a buffer without line breaks.
+func edited(m *jsonrpc.Message, edits ...jsonrpc.Edit) *Buffer {
+	buf := newBuffer(len(m.Raw) + 64)
+	buf.B = jsonrpc.AppendEdited(buf.B, m.Raw, edits...)
+	jsonrpc.FlattenLines(buf.B)
+	return buf
+}
+
+// Refuse answers a request that Upstream took and could not deliver.
+func (b *Bridge) Refuse(id uint64) {
+	if a := b.forgetAsk(id); a != nil {
+		b.replyTo(a.workerID, nobodyThere)
+	}
+}
+
+func (b *Bridge) refuseAll(ids []uint64) {
+	for _, id := range ids {
+		b.Refuse(id)
+	}
+}
+
+func (b *Bridge) forgetAsk(id uint64) *ask {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := b.asks[id]
+	delete(b.asks, id)
+	return a
+}
+
+// Answer passes a client's response on under the worker's own id. One that answers
+// nothing outstanding is dropped.
+//
+// Errors: ErrGone, ctx.Err().
+func (b *Bridge) Answer(ctx context.Context, m *jsonrpc.Message) error {
+	id, ok := parseID(m.IDBytes())
+	if !ok {
+		return nil
+	}
+	a := b.forgetAsk(id)
+	if a == nil {
+		if b.gone() {
+			return ErrGone
+		}
+		return nil
+	}
+	return b.forward(ctx, m.Raw, jsonrpc.Edit{Span: m.ID, With: a.workerID})
+}
+
+// withdraw handles the worker's notifications/cancelled for a request of its own:
+// the client hears of it where it heard the question.
+func (b *Bridge) withdraw(m *jsonrpc.Message) {
+	named := m.RequestID.Of(m.Raw)
+	var id uint64
+	b.mu.Lock()
+	for i, a := range b.asks {
+		if jsonrpc.SameToken(a.workerID, named) && i > id {
+			id = i
+		}
+	}
+	a := b.asks[id]
+	delete(b.asks, id)
+	if a == nil {
+		b.mu.Unlock()
+		return
+	}
+	buf := edited(m, jsonrpc.Edit{Span: m.RequestID, With: strconv.AppendUint(nil, id, 10)})
+	if a.call != nil {
+		if !a.call.push(Outgoing{Buf: buf}) {
+			buf.Free()
+		}
+		b.mu.Unlock()
+		return
+	}
+	b.mu.Unlock()
+	if b.up.Withdraw(id) {
+		buf.Free()
+		return
+	}
+	b.up.Notification(m.Method(), buf)
+}
+
+// parseID reads an id of ours: plain digits.
+func parseID(raw []byte) (uint64, bool) {
+	if len(raw) == 0 || len(raw) > 19 {
+		return 0, false
+	}
+	n := uint64(0)
+	for _, c := range raw {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + uint64(c-'0')
+	}
+	return n, raw[0] != '0' || len(raw) == 1
+}

@@ -1,0 +1,336 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"gatehouse/session/jsonrpc"
+)
+
+// Options say what the client of a call can take.
+type Options struct {
+	// Single: the response alone. Progress is dropped, and neither a question nor
+	// a log message of the worker goes to this call.
+	Single bool
+	// Can are the capabilities that the client declared.
+	Can Capability
+}
+
+// Bounds on what waits for one call, besides its response.
+var callBounds = Bounds{Messages: 256, Bytes: 1 << 20}
+
+// Call is one request in the worker. Begin starts it; one goroutine uses it.
+type Call struct {
+	b  *Bridge
+	id uint64 // ours, and the progress token that the worker sees
+	Options
+	clientID []byte // as it stands in the client's message
+	token    []byte // the client's progress token; nil: none
+	inline   [48]byte
+
+	cur     *Buffer // handed out by Next
+	curHeld int     // what cur counts in b.held
+
+	// Guarded by b.mu.
+	w      *waiter
+	queue  Queue
+	over   error // why nothing more comes; nil while the call runs
+	sent   bool  // it was written to the worker, or is being written
+	closed bool  // the client left
+	timer  *time.Timer
+}
+
+// waiter is what Next waits on. Waiters are used again and again.
+type waiter struct {
+	signal chan struct{} // one token: look again
+	timer  *time.Timer
+}
+
+// arm starts the timer.
+func (w *waiter) arm(d time.Duration) <-chan time.Time {
+	if w.timer == nil {
+		w.timer = time.NewTimer(d)
+	} else {
+		w.timer.Reset(d)
+	}
+	return w.timer.C
+}
+
+func (w *waiter) wake() {
+	select {
+	case w.signal <- struct{}{}:
+	default:
+	}
+}
+
+// Begin hands the request m to the worker as the call c, which must be new. m is
+// not used after it returned. It waits while the worker does not read its stdin:
+// WriteTimeout for this message, and for those before it.
+//
+// Errors: ErrBusy, ErrGone, ErrCancelled, ctx.Err(). After an error c is not to be
+// used.
+func (b *Bridge) Begin(ctx context.Context, c *Call, m *jsonrpc.Message, o Options) error {
+	c.b, c.Options = b, o
+	c.copyTokens(m)
+	if err := b.admit(c); err != nil {
+		return err
+	}
+	line := newBuffer(len(m.Raw) + 64)
+	defer line.Free()
+	var digits [20]byte
+	id := strconv.AppendUint(digits[:0], c.id, 10)
+	line.B = appendRequest(line.B, m, id, c.token != nil)
+
+	if err := b.lockWrites(ctx, c); err != nil {
+		c.forget(err)
+		return err
+	}
+	if err := b.writeLine(line.B); err != nil {
+		c.forget(err)
+		return err
+	}
+	return nil
+}
+
+// appendRequest appends the line of a request under our id.
+func appendRequest(dst []byte, m *jsonrpc.Message, id []byte, token bool) []byte {
+	edits := [2]jsonrpc.Edit{{Span: m.ID, With: id}}
+	if token {
+		edits[1] = jsonrpc.Edit{Span: m.MetaProgressToken, With: id}
+		if edits[1].Span.Start < edits[0].Span.Start {
+			edits[0], edits[1] = edits[1], edits[0]
+		}
+	}
+	return jsonrpc.AppendLine(dst, m.Raw, edits[:]...)
+}
+
+// copyTokens keeps the client's id and progress token.
+func (c *Call) copyTokens(m *jsonrpc.Message) {
+	kept := append(c.inline[:0], m.IDBytes()...)
+	n := len(kept)
+	kept = append(kept, m.MetaProgressToken.Of(m.Raw)...)
+	c.clientID = kept[:n:n]
+	if len(kept) > n {
+		c.token = kept[n:]
+	}
+}
+
+// admit gives the call its id and enters it.
+func (b *Bridge) admit(c *Call) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.reason != "":
+		return ErrGone
+	case len(b.calls) >= b.cfg.MaxCalls:
+		return ErrBusy
+	}
+	b.lastID++
+	c.id = b.lastID
+	b.calls[c.id] = c
+	if n := len(b.waiters); n > 0 {
+		c.w, b.waiters = b.waiters[n-1], b.waiters[:n-1]
+	} else {
+		c.w = &waiter{signal: make(chan struct{}, 1)}
+	}
+	if b.cfg.RequestTimeout > 0 {
+		c.timer = time.AfterFunc(b.cfg.RequestTimeout, func() { b.expire(c) })
+	}
+	return nil
+}
+
+// finish says that nothing more comes, b.mu held. A call that was answered keeps
+// what is queued.
+func (c *Call) finish(why error) {
+	if c.over == nil {
+		c.over = why
+	}
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	if !c.closed {
+		c.w.wake()
+	}
+}
+
+// forget takes a call back that Begin could not hand over.
+func (c *Call) forget(why error) {
+	c.b.mu.Lock()
+	if c.b.calls[c.id] == c {
+		delete(c.b.calls, c.id)
+	}
+	c.finish(why)
+	c.b.mu.Unlock()
+	c.Close()
+}
+
+// Next returns the next message for the client. Its bytes are valid until the
+// following call of Next or Close and hold neither CR nor LF. It waits at most
+// wait, without limit when that is 0. Nothing follows the final message, or an
+// error other than ErrWait and ctx.Err().
+//
+// Errors: ErrWait, ErrCancelled, ErrGone, ErrTimeout, ctx.Err().
+func (c *Call) Next(ctx context.Context, wait time.Duration) (msg []byte, final bool, err error) {
+	if m, ok, err := c.take(); ok || err != nil {
+		return m.bytes(), m.Final, err
+	}
+	var timeout <-chan time.Time
+	if wait > 0 {
+		timeout = c.w.arm(wait)
+		defer c.w.timer.Stop()
+	}
+	for {
+		select {
+		case <-c.w.signal:
+		case <-timeout:
+			return nil, false, ErrWait
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		}
+		if m, ok, err := c.take(); ok || err != nil {
+			return m.bytes(), m.Final, err
+		}
+	}
+}
+
+// take returns what is queued, or why nothing comes any more.
+func (c *Call) take() (m Outgoing, ok bool, err error) {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	c.release()
+	if m, ok = c.queue.Pop(); ok {
+		c.cur, c.curHeld = m.Buf, len(m.Buf.B)
+		return m, true, nil
+	}
+	return m, false, c.over
+}
+
+func (m Outgoing) bytes() []byte {
+	if m.Buf == nil {
+		return nil
+	}
+	return m.Buf.B
+}
+
+// release gives back what Next handed out, b.mu held.
+func (c *Call) release() {
+	if c.cur == nil {
+		return
+	}
+	c.cur.Free()
+	c.cur = nil
+	c.b.unhold(c.curHeld)
+}
+
+// unhold notes that n bytes less wait for clients, b.mu held.
+func (b *Bridge) unhold(n int) {
+	over := b.held > 2*b.cfg.MaxMessage
+	b.held -= n
+	if over && b.held <= 2*b.cfg.MaxMessage {
+		b.room.Broadcast()
+	}
+}
+
+// Close says that the client left. A call that still runs goes on in the worker
+// and its answer will be dropped. It may be repeated.
+func (c *Call) Close() {
+	b := c.b
+	b.mu.Lock()
+	if c.closed {
+		b.mu.Unlock()
+		return
+	}
+	c.closed = true
+	c.release()
+	unasked := c.discard()
+	select {
+	case <-c.w.signal:
+	default:
+	}
+	if len(b.waiters) < b.cfg.MaxCalls && b.reason == "" {
+		b.waiters = append(b.waiters, c.w)
+	}
+	c.w = nil
+	b.mu.Unlock()
+	b.refuseAll(unasked)
+}
+
+// discard empties the queue, b.mu held, and returns the worker's requests that
+// were in it.
+func (c *Call) discard() (unasked []uint64) {
+	for m, ok := c.queue.Pop(); ok; m, ok = c.queue.Pop() {
+		if m.Ask != 0 {
+			unasked = append(unasked, m.Ask)
+		}
+		c.b.unhold(len(m.Buf.B))
+		m.Buf.Free()
+	}
+	return unasked
+}
+
+// push queues m for the call, b.mu held, and takes the buffer over unless it
+// returns false.
+func (c *Call) push(m Outgoing) bool {
+	b := c.b
+	if c.closed || c.over != nil {
+		return false
+	}
+	before := c.queue.Bytes()
+	dropped, ok := c.queue.Push(m, callBounds)
+	for _, d := range dropped {
+		d.Buf.Free()
+	}
+	if len(dropped) > 0 {
+		b.log.Debug().Int("dropped", len(dropped)).Msg("a slow client misses notifications")
+	}
+	b.held += c.queue.Bytes() - before
+	if ok {
+		c.w.wake()
+	}
+	return ok
+}
+
+// giveUp ends a call that runs, for the reason why: a late answer will be dropped.
+// It reports whether the worker knows of the call and should be told.
+func (b *Bridge) giveUp(c *Call, why error) (tell bool) {
+	b.mu.Lock()
+	if b.calls[c.id] != c || c.over != nil {
+		b.mu.Unlock()
+		return false
+	}
+	delete(b.calls, c.id)
+	if c.sent {
+		b.lost.add(c.id)
+	}
+	unasked := c.discard()
+	c.finish(why)
+	b.mu.Unlock()
+	b.refuseAll(unasked)
+	return c.sent
+}
+
+// expire ends a call whose time is over.
+func (b *Bridge) expire(c *Call) {
+	if b.giveUp(c, ErrTimeout) {
+		b.reply(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d,"reason":"request timeout"}}`, c.id))
+	}
+}
+
+// cancel obeys a client's notifications/cancelled: it ends the newest running call
+// of that id, if there is one, and passes the notification on.
+func (b *Bridge) cancel(m *jsonrpc.Message) {
+	named := m.RequestID.Of(m.Raw)
+	var found *Call
+	b.mu.Lock()
+	for id, c := range b.calls {
+		if jsonrpc.SameToken(c.clientID, named) && (found == nil || id > found.id) {
+			found = c
+		}
+	}
+	b.mu.Unlock()
+	if found != nil && b.giveUp(found, ErrCancelled) {
+		b.reply(m.Raw, jsonrpc.Edit{Span: m.RequestID, With: strconv.AppendUint(nil, found.id, 10)})
+	}
+}

@@ -1,0 +1,164 @@
+package bridge
+
+import (
+	"gatehouse/session/jsonrpc"
+)
+
+// violation says how a worker broke the protocol; it ends the worker.
+type violation string
+
+func (v violation) Error() string { return "the worker " + string(v) }
+
+// line handles one line of the worker.
+func (b *Bridge) line(line []byte) error {
+	m, err := jsonrpc.ParseWorker(line)
+	if err == nil {
+		return b.message(&m)
+	}
+	if len(m.Raw) == 0 {
+		return nil // an empty line
+	}
+	if e, ok := err.(*jsonrpc.Error); ok && e.Batch && b.hasBatches() {
+		return b.batch(line)
+	}
+	return violation("wrote a line that is no message: " + err.Error())
+}
+
+func (b *Bridge) hasBatches() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.noBatches
+}
+
+// batch handles the messages of an array (MCP 2025-03-26, basic, batching).
+func (b *Bridge) batch(line []byte) error {
+	for element, err := range jsonrpc.Batch(line) {
+		if err != nil {
+			return violation("wrote a line that is no batch: " + err.Error())
+		}
+		m, err := jsonrpc.ParseWorker(element)
+		if err != nil {
+			return violation("wrote a batch of what is no message: " + err.Error())
+		}
+		if err := b.message(&m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *Bridge) message(m *jsonrpc.Message) error {
+	switch m.Kind {
+	case jsonrpc.Response:
+		return b.response(m)
+	case jsonrpc.Request:
+		return b.request(m)
+	default:
+		b.notification(m)
+		return nil
+	}
+}
+
+// response gives an answer to the call that it belongs to.
+func (b *Bridge) response(m *jsonrpc.Message) error {
+	raw := m.IDBytes()
+	if string(raw) == "null" { // an error about no request in particular
+		b.log.Debug().Msg("worker reports an error without an id")
+		return nil
+	}
+	id, ok := parseID(raw)
+	b.mu.Lock()
+	c := b.calls[id]
+	if !ok || c == nil || !c.sent {
+		defer b.mu.Unlock()
+		switch {
+		case !ok || id > b.lastID || id <= b.cfg.FirstID || c != nil:
+			return violation("answered an id that it was not given")
+		case !b.lost.late(id):
+			return violation("answered a request twice")
+		}
+		return nil
+	}
+	delete(b.calls, id)
+	closed := c.closed
+	b.mu.Unlock()
+	var buf *Buffer
+	if !closed {
+		buf = edited(m, jsonrpc.Edit{Span: m.ID, With: c.clientID})
+	}
+	b.mu.Lock()
+	if buf != nil && !c.push(Outgoing{Buf: buf, Final: true}) {
+		buf.Free()
+	}
+	c.finish(errAnswered)
+	b.mu.Unlock()
+	return nil
+}
+
+// notification gives a notification to the call that it belongs to, else to
+// Upstream.
+func (b *Bridge) notification(m *jsonrpc.Message) {
+	switch string(m.Method()) {
+	case "notifications/progress":
+		b.progress(m)
+		return
+	case "notifications/cancelled":
+		b.withdraw(m)
+		return
+	case "notifications/message":
+		if b.logMessage(m) {
+			return
+		}
+	}
+	b.up.Notification(m.Method(), edited(m))
+}
+
+// progress goes to the call whose token it names. A token of no running call is
+// dropped: the client could take it for one of its own.
+func (b *Bridge) progress(m *jsonrpc.Message) {
+	id, ok := parseID(m.ProgressToken.Of(m.Raw))
+	if !ok {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.calls[id]
+	if c == nil || c.token == nil {
+		return
+	}
+	if c.timer != nil && c.over == nil {
+		c.timer.Reset(b.cfg.RequestTimeout)
+	}
+	if c.closed || c.Single {
+		return
+	}
+	buf := edited(m, jsonrpc.Edit{Span: m.ProgressToken, With: c.token})
+	if !c.push(Outgoing{Buf: buf}) {
+		buf.Free()
+	}
+}
+
+// logMessage gives a log message to the only running call, and reports false when
+// there are none or several: then nobody knows whose it is.
+func (b *Bridge) logMessage(m *jsonrpc.Message) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var only *Call
+	for _, c := range b.calls {
+		if !c.sent {
+			continue
+		}
+		if only != nil {
+			return false
+		}
+		only = c
+	}
+	if only == nil || only.closed || only.Single {
+		return false
+	}
+	buf := edited(m)
+	if !only.push(Outgoing{Buf: buf}) {
+		buf.Free()
+	}
+	return true
+}

@@ -1,0 +1,152 @@
+package bridge
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"syscall"
+)
+
+// errLine says that a line is longer than the limit.
+var errLine = errors.New("line too long")
+
+// source reads a pipe into pooled buffers. It holds one only while there are
+// bytes in it: an idle pipe costs no buffer.
+type source struct {
+	src io.Reader
+	raw syscall.RawConn // nil: src is no file
+	try func(fd uintptr) bool
+
+	buf   *Buffer // what was read and not consumed; nil when nothing
+	limit int     // the longest line
+
+	// The read under way.
+	n   int
+	err error
+}
+
+func newSource(src io.Reader, limit int) *source {
+	s := &source{src: src, limit: limit}
+	if f, ok := src.(*os.File); ok {
+		if raw, err := f.SyscallConn(); err == nil {
+			s.raw, s.try = raw, s.tryRead
+		}
+	}
+	return s
+}
+
+// room makes sure that there is a buffer with free space.
+func (s *source) room() {
+	if s.buf == nil {
+		s.buf = newBuffer(0)
+	} else if len(s.buf.B) == cap(s.buf.B) {
+		s.buf.grow(s.limit + 1)
+	}
+}
+
+// drop gives the buffer back when nothing is in it.
+func (s *source) drop() {
+	if s.buf != nil && len(s.buf.B) == 0 {
+		s.buf.Free()
+		s.buf = nil
+	}
+}
+
+func (s *source) tryRead(fd uintptr) bool {
+	s.room()
+	for {
+		b := s.buf.B
+		n, err := syscall.Read(int(fd), b[len(b):cap(b)])
+		switch {
+		case err == syscall.EINTR:
+			continue
+		case err == syscall.EAGAIN:
+			s.drop()
+			return false // wait until there is something
+		case err == nil && n == 0:
+			err = io.EOF
+		}
+		s.n, s.err = max(n, 0), err
+		return true
+	}
+}
+
+// fill waits for bytes and appends them to the buffer.
+func (s *source) fill() error {
+	if s.raw != nil {
+		s.n, s.err = 0, nil
+		if err := s.raw.Read(s.try); err != nil {
+			s.drop()
+			return err
+		}
+	} else {
+		s.room()
+		b := s.buf.B
+		s.n, s.err = s.src.Read(b[len(b):cap(b)])
+	}
+	if s.n > 0 {
+		s.buf.B = s.buf.B[:len(s.buf.B)+s.n]
+		return nil // an error comes again
+	}
+	s.drop()
+	return s.err
+}
+
+// lines waits for bytes and calls f with each line that is complete, without its
+// newline; the line is valid during the call. It stops at the first error of f.
+// A line over the limit is errLine; io.EOF may leave half a line unread.
+func (s *source) lines(f func(line []byte) error) error {
+	seen := 0
+	if s.buf != nil {
+		seen = len(s.buf.B)
+	}
+	if err := s.fill(); err != nil {
+		return err
+	}
+	rest := s.buf.B
+	for {
+		i := bytes.IndexByte(rest[seen:], '\n')
+		if i < 0 {
+			break
+		}
+		line := rest[:seen+i]
+		rest = rest[seen+i+1:]
+		seen = 0
+		if len(line) > s.limit {
+			return errLine
+		}
+		if err := f(line); err != nil {
+			return err
+		}
+	}
+	if len(rest) > s.limit {
+		return errLine
+	}
+	s.keep(rest)
+	return nil
+}
+
+// keep leaves the rest of the buffer for the next round.
+func (s *source) keep(rest []byte) {
+	switch {
+	case len(rest) == len(s.buf.B):
+		return
+	case len(rest) < classes[0] && cap(s.buf.B) > 2*classes[0]:
+		small := newBuffer(0)
+		small.B = append(small.B, rest...)
+		s.buf.Free()
+		s.buf = small
+	default:
+		s.buf.B = s.buf.B[:copy(s.buf.B[:len(rest)], rest)]
+	}
+	s.drop()
+}
+
+// close gives the buffer back.
+func (s *source) close() {
+	if s.buf != nil {
+		s.buf.Free()
+		s.buf = nil
+	}
+}

@@ -1,0 +1,148 @@
+package session
+
+import (
+	"context"
+	"time"
+)
+
+// renewLimit is how long the monitor may take to renew a lease.
+const renewLimit = 10 * time.Second
+
+// expiresAt is when the newest token seen is served no more; zero: never.
+func (s *Session) expiresAt() time.Time {
+	if n := s.expiry.Load(); n != 0 {
+		return time.Unix(0, n)
+	}
+	return time.Time{}
+}
+
+// seen compares the token of a request with the newest one. A newer one moves the
+// session's expiry and is shown to the monitor, which owns the worker's lease.
+func (s *Session) seen(c Caller) {
+	if c.Expiry.IsZero() || c.Expiry.UnixNano() <= s.expiry.Load() {
+		return
+	}
+	s.renewLock.Lock()
+	defer s.renewLock.Unlock()
+	if c.Expiry.UnixNano() <= s.expiry.Load() {
+		return
+	}
+	s.expiry.Store(c.Expiry.UnixNano())
+	s.keyID, s.token = c.KeyID, c.Token
+	if !s.renewing && s.t.mayRenew() {
+		s.renewing = true
+		go s.renew()
+	}
+}
+
+// mayRenew counts a renewal in, unless the table is closed.
+func (t *Table) mayRenew() bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if !t.closed {
+		t.renewals.Add(1)
+	}
+	return !t.closed
+}
+
+// renew shows the monitor the newest token, until there is no newer one.
+func (s *Session) renew() {
+	defer s.t.renewals.Done()
+	for {
+		s.renewLock.Lock()
+		token := s.token
+		s.token = ""
+		s.renewing = token != ""
+		s.renewLock.Unlock()
+		if token == "" {
+			return
+		}
+		ctx, cancel := context.WithTimeout(s.t.ctx, renewLimit)
+		err := s.worker.Renew(ctx, token)
+		cancel()
+		if err != nil && s.t.ctx.Err() == nil {
+			s.log.Warn().Err(err).Msg("lease not renewed")
+		}
+	}
+}
+
+// clocks count how long a session was quiet. They count in passes of the reaper,
+// so that a suspended host or a stalled process ends nobody.
+type clocks struct {
+	sign  int64         // lastSign at the last pass
+	quiet time.Duration // since a sign of the client
+	away  time.Duration // since then without a stream and without a call
+}
+
+// reap looks at all sessions once an interval.
+func (t *Table) reap() {
+	defer close(t.reaped)
+	tick := time.NewTicker(t.cfg.Lifetime.ReaperInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			for _, s := range t.all() {
+				if reason := s.pass(); reason != "" {
+					s.End(reason)
+				}
+			}
+		case <-t.ctx.Done():
+			return
+		}
+	}
+}
+
+// pass is one look at the session; it returns why it has to end, if it has.
+func (s *Session) pass() string {
+	l, now := &s.t.cfg.Lifetime, s.t.now()
+	if l.MaxLifetime > 0 && now.Sub(s.created) >= l.MaxLifetime {
+		return "max lifetime"
+	}
+	if at := s.expiresAt(); !at.IsZero() && !now.Before(at.Add(s.t.cfg.CredentialGrace)) {
+		return "credential expired"
+	}
+	calls, attended := s.b.Running()
+	open, had := s.outbox.state()
+	s.clocks.count(s.lastSign.Load(), l.ReaperInterval, attended > 0, open || calls > 0)
+	if l.Idle > 0 && s.clocks.quiet >= l.Idle {
+		return "idle"
+	}
+	if open || calls > 0 {
+		return ""
+	}
+	switch {
+	case had && l.StreamLossGrace >= 0:
+		if s.clocks.away >= l.StreamLossGrace {
+			return "the client closed its stream and did not come back"
+		}
+	case l.Streamless > 0 && s.clocks.away >= l.Streamless:
+		return "quiet without a stream"
+	}
+	return ""
+}
+
+// count lets one interval pass. A client that waits for an answer is not quiet; one
+// that left its call running is, but not away.
+func (c *clocks) count(sign int64, interval time.Duration, attended, present bool) {
+	if attended || sign != c.sign {
+		*c = clocks{sign: sign}
+		return
+	}
+	c.quiet += interval
+	if present {
+		c.away = 0
+	} else {
+		c.away += interval
+	}
+}
+
+// streamLost ends the session at once when that is the policy.
+func (s *Session) streamLost() {
+	if s.t.cfg.Lifetime.StreamLossGrace != 0 {
+		return
+	}
+	if calls, _ := s.b.Running(); calls == 0 {
+		s.End("the client closed its stream")
+	}
+}

@@ -1,0 +1,155 @@
+package router
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+
+	"gatehouse/session/jsonrpc"
+)
+
+// The protocol versions that clients are served, newest first. 2025-03-26 is not
+// among them: it would oblige the server to take batches.
+var supported = []string{"2025-11-25", "2025-06-18"}
+
+// firstModern is the first version without a handshake: it and later ones carry
+// their version in each message.
+const firstModern = "2026-07-28"
+
+var supportedJSON = func() []byte {
+	b, err := json.Marshal(supported)
+	if err != nil {
+		panic("router: " + err.Error())
+	}
+	return b
+}()
+
+// asked is what the choice of the era looks at.
+type asked struct {
+	method   string   // of HTTP
+	versions []string // the MCP-Protocol-Version fields
+	sessions []string // the Mcp-Session-Id fields
+	message  *jsonrpc.Message
+}
+
+func ask(r *http.Request, m *jsonrpc.Message) *asked {
+	return &asked{r.Method, r.Header["Mcp-Protocol-Version"], r.Header["Mcp-Session-Id"], m}
+}
+
+// way is where a request goes.
+type way uint8
+
+const (
+	wayRefuse     way = iota
+	wayInitialize     // a new session, whatever the other headers say
+	wayIgnore         // 202, and nothing happens
+	waySession        // to the session that Mcp-Session-Id names
+)
+
+// rule is one step of the choice: it fits or the next one is tried.
+type rule struct {
+	name string
+	fits func(*asked) bool
+	way  way
+	kind kind // with wayRefuse
+}
+
+// rules choose the era of a request and where it goes; the first that fits
+// decides. The order is that of the specification's compatibility rules
+// (2026-07-28, Versioning, "Backward Compatibility"). The modern era is answered
+// like an unknown method, so that clients which try it first fall back to
+// initialize and none takes this for a server that knows old versions only.
+var rules = []rule{
+	{"modern: _meta carries a version", (*asked).modern, wayRefuse, kindModern},
+	{"modern: server/discover", (*asked).discovers, wayRefuse, kindModern},
+	{"legacy: initialize", (*asked).initializes, wayInitialize, 0},
+	{"modern header, no stream there", both((*asked).modernHeader, (*asked).noPost), wayRefuse, kindNoStream},
+	{"modern header, notification", both((*asked).modernHeader, (*asked).notifies), wayIgnore, 0},
+	{"modern header without _meta", (*asked).modernHeader, wayRefuse, kindNoMeta},
+	{"unknown or malformed version", (*asked).badVersion, wayRefuse, kindVersion},
+	{"several session ids", (*asked).twoSessions, wayRefuse, kindTwoSessions},
+	{"GET without a session", both((*asked).noSession, (*asked).gets), wayRefuse, kindNoStream},
+	{"no session", (*asked).noSession, wayRefuse, kindNoSession},
+	{"legacy: in a session", func(*asked) bool { return true }, waySession, 0},
+}
+
+// choose applies the rules.
+func (a *asked) choose() (way, *refusal) {
+	for i := range rules {
+		if r := &rules[i]; r.fits(a) {
+			if r.way != wayRefuse {
+				return r.way, nil
+			}
+			return wayRefuse, a.refusal(r)
+		}
+	}
+	return wayRefuse, &refusal{reason: "no rule fits"}
+}
+
+func (a *asked) refusal(r *rule) *refusal {
+	out := &refusal{kind: r.kind, reason: r.name, allow: http.MethodPost}
+	if a.message != nil {
+		out.id = a.message.IDBytes()
+	}
+	if r.kind == kindVersion && len(a.versions) > 0 {
+		out.requested = printable(a.versions[0])
+	}
+	return out
+}
+
+func both(f, g func(*asked) bool) func(*asked) bool {
+	return func(a *asked) bool { return f(a) && g(a) }
+}
+
+func (a *asked) modern() bool { return a.message != nil && a.message.MetaProtocolVersion.Present() }
+
+func (a *asked) discovers() bool {
+	return a.message != nil && a.message.Kind == jsonrpc.Request && a.message.Is("server/discover")
+}
+
+func (a *asked) initializes() bool { return a.message != nil && a.message.Is("initialize") }
+func (a *asked) notifies() bool {
+	return a.message != nil && a.message.Kind == jsonrpc.Notification
+}
+func (a *asked) gets() bool        { return a.method == http.MethodGet }
+func (a *asked) noPost() bool      { return a.method != http.MethodPost }
+func (a *asked) noSession() bool   { return len(a.sessions) == 0 }
+func (a *asked) twoSessions() bool { return len(a.sessions) > 1 }
+
+func (a *asked) modernHeader() bool {
+	return len(a.versions) == 1 && isDate(a.versions[0]) && a.versions[0] >= firstModern
+}
+
+func (a *asked) badVersion() bool {
+	switch len(a.versions) {
+	case 0:
+		return false
+	case 1:
+		return !slices.Contains(supported, a.versions[0])
+	}
+	return true
+}
+
+// isDate reports the form of a protocol version: YYYY-MM-DD.
+func isDate(s string) bool {
+	if len(s) != len("2026-07-28") {
+		return false
+	}
+	for i := range len(s) {
+		if dash := i == 4 || i == 7; dash && s[i] != '-' || !dash && (s[i] < '0' || s[i] > '9') {
+			return false
+		}
+	}
+	return true
+}
+
+// printable cuts what a client sent to what can be said back to it.
+func printable(s string) string {
+	s = s[:min(len(s), 32)]
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return s[:i]
+		}
+	}
+	return s
+}

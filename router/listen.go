@@ -1,0 +1,67 @@
+package router
+
+import (
+	"errors"
+	"net/http"
+
+	"gatehouse/auth"
+	"gatehouse/session"
+)
+
+// listen opens a session's stream of messages that belong to no call (MCP
+// 2025-11-25, Transports, "Listening for Messages from the Server"). Clients take
+// 405 and nothing else for "there is none".
+func (d *Door) listen(v *visit, r *http.Request, s *server, c auth.Caller) {
+	v.line.Message = "listen"
+	if _, ref := ask(r, nil).choose(); ref != nil {
+		v.refuse(ref)
+		return
+	}
+	if !accepts(r.Header["Accept"]).events {
+		v.refuse(&refusal{kind: kindAccept, reason: "Accept does not admit events"})
+		return
+	}
+	sess, ref := d.find(v, r, s, c, nil)
+	if ref != nil {
+		v.refuse(ref)
+		return
+	}
+	x, err := sess.Stream(r.Context(), r.Header.Get("Last-Event-ID"))
+	switch {
+	case errors.Is(err, session.ErrGone):
+		v.refuse(unknownSession(err.Error(), nil))
+		return
+	case err != nil:
+		v.refuse(fromSession(s, err, nil))
+		return
+	}
+	defer x.Close()
+	e, err := v.stream()
+	for err == nil {
+		var item session.Item
+		item, err = x.Next(r.Context(), keepalive)
+		switch {
+		case err == nil:
+			err = e.message(item.Bytes)
+		case errors.Is(err, session.ErrWait):
+			err = e.comment()
+		}
+	}
+	v.line.Kind, v.line.Reason = "streamEnded", err.Error()
+}
+
+// end ends a session at its client's wish.
+func (d *Door) end(v *visit, r *http.Request, s *server, c auth.Caller) {
+	v.line.Message = "end"
+	if _, ref := ask(r, nil).choose(); ref != nil {
+		v.refuse(ref)
+		return
+	}
+	sess, ref := d.find(v, r, s, c, nil)
+	if ref != nil {
+		v.refuse(ref)
+		return
+	}
+	sess.End("ended by its client")
+	v.empty(http.StatusOK)
+}

@@ -1,0 +1,67 @@
+package router
+
+import (
+	"net/http"
+	"time"
+)
+
+// keepalive is how long a stream may be silent before a comment is sent, so that
+// proxies do not close it.
+const keepalive = 15 * time.Second
+
+// events writes one response as a stream of events (HTML, "Server-sent events").
+// Each event holds one complete JSON-RPC message on one data line and has no id:
+// nothing here can be resumed. Comments keep it open; an event without data
+// would break clients that parse every one.
+type events struct {
+	v    *visit
+	ctrl *http.ResponseController
+}
+
+var (
+	typeEvents  = []string{"text/event-stream"}
+	noCache     = []string{"no-cache, no-transform"}
+	noBuffering = []string{"no"}
+)
+
+// stream begins the response. Headers and a comment are flushed at once: some
+// proxies pass headers on with the first byte of the body only.
+func (v *visit) stream() (*events, error) {
+	h := v.Header()
+	h["Content-Type"] = typeEvents
+	h["Cache-Control"] = noCache
+	h["X-Accel-Buffering"] = noBuffering
+	v.WriteHeader(http.StatusOK)
+	e := &events{v: v, ctrl: http.NewResponseController(v.ResponseWriter)}
+	return e, e.comment()
+}
+
+// message sends one message, which holds neither CR nor LF.
+func (e *events) message(b []byte) error {
+	e.v.arm()
+	if _, err := e.v.Write([]byte("event: message\ndata: ")); err != nil {
+		return err
+	}
+	if err := e.v.send(b); err != nil {
+		return err
+	}
+	if _, err := e.v.Write([]byte("\n\n")); err != nil {
+		return err
+	}
+	return e.flush()
+}
+
+// comment sends a line that clients pass over.
+func (e *events) comment() error {
+	e.v.arm()
+	if _, err := e.v.Write([]byte(":\n\n")); err != nil {
+		return err
+	}
+	return e.flush()
+}
+
+func (e *events) flush() error {
+	err := e.ctrl.Flush()
+	e.v.disarm()
+	return err
+}

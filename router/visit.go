@@ -1,0 +1,106 @@
+package router
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"gatehouse/auth/audit"
+)
+
+// How long a write may be blocked before the client is cut off, and how much is
+// written under one such limit: a client that reads slowly is served, one that
+// does not read is not.
+const (
+	writeLimit = 5 * time.Second
+	writeChunk = 64 << 10
+)
+
+// visit is one request on its way through the door: the response writer that
+// every handler gets, and the line that will be written about it.
+type visit struct {
+	http.ResponseWriter
+	line  audit.Line
+	start time.Time
+	wrote bool // the header was
+}
+
+var visits = sync.Pool{New: func() any { return new(visit) }}
+
+// Unwrap lets http.ResponseController reach the writer below.
+func (v *visit) Unwrap() http.ResponseWriter { return v.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (v *visit) WriteHeader(status int) {
+	if v.wrote {
+		return
+	}
+	v.wrote = true
+	v.line.Status = status
+	v.arm()
+	v.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (v *visit) Write(p []byte) (int, error) {
+	if !v.wrote {
+		v.WriteHeader(http.StatusOK)
+	}
+	n, err := v.ResponseWriter.Write(p)
+	v.line.Bytes += int64(n)
+	return n, err
+}
+
+// deadliner is what the writers of net/http offer beside http.ResponseWriter.
+type deadliner interface {
+	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
+}
+
+// arm limits how long what is written next may be blocked. Of the connection's
+// last response the limit stays on until Idle lifts it, so that the flush after
+// the handler is limited as well.
+func (v *visit) arm() {
+	if d, ok := v.ResponseWriter.(deadliner); ok {
+		d.SetWriteDeadline(time.Now().Add(writeLimit)) // without support there is no limit
+	}
+}
+
+// disarm lifts the limit while there is nothing to write.
+func (v *visit) disarm() {
+	if d, ok := v.ResponseWriter.(deadliner); ok {
+		d.SetWriteDeadline(time.Time{})
+	}
+}
+
+// send writes p in pieces, each under a limit of its own.
+func (v *visit) send(p []byte) error {
+	for len(p) > writeChunk {
+		if _, err := v.Write(p[:writeChunk]); err != nil {
+			return err
+		}
+		p = p[writeChunk:]
+		v.arm()
+	}
+	_, err := v.Write(p)
+	return err
+}
+
+var typeJSON = []string{"application/json"}
+
+// json answers with a JSON document.
+func (v *visit) json(status int, body []byte) {
+	h := v.Header()
+	h["Content-Type"] = typeJSON
+	if len(body) > 1024 { // net/http counts shorter ones itself
+		h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	}
+	v.WriteHeader(status)
+	v.send(body) // a client that is gone is nobody to tell
+}
+
+// empty answers without a body.
+func (v *visit) empty(status int) {
+	v.WriteHeader(status)
+}

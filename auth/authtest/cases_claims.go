@@ -8,7 +8,7 @@ import (
 	"gatehouse/auth/token"
 )
 
-// claims are rows C1 to C3, C13, C14 and C18 to C21.
+// claims are rows C1 to C3, C13 and C14: who issued it, for whom, to whom.
 func (w *World) claims(i *Issuer) []recipe {
 	const issuer, audience, claims = token.KindWrongIssuer, token.KindWrongAudience, token.KindBadClaims
 	replace := func(old, new string) Change {
@@ -85,7 +85,13 @@ func (w *World) claims(i *Issuer) []recipe {
 		bad("C14", "invalid UTF-8 in a claim that nobody reads", claims, Claim("nickname", Raw("\"\xff\""))),
 		bad("C14", "invalid UTF-8 in a name", claims, Claim("nick\xff", "x")),
 		good("ok", "sub with an escaped letter", subject(`\u0061lice`)),
+	}
+}
 
+// scopes are row C18, with C19 and C21: claims that mean something, or nothing.
+func (w *World) scopes() []recipe {
+	const claims = token.KindBadClaims
+	return []recipe{
 		bad("C18", "scope an array", claims, Claim("scope", []string{"mcp:use"})),
 		bad("C18", "scope a number", claims, Claim("scope", 1)),
 		bad("C18", "scope null", claims, Claim("scope", nil)),

@@ -106,6 +106,7 @@ func (w *World) Cases() []Case {
 		add(i, w.headers(i))
 		add(i, w.types(i))
 		add(i, w.claims(i))
+		add(i, w.scopes())
 		add(i, w.dates(i))
 		add(i, w.documents(i))
 	}

@@ -65,7 +65,6 @@ type judgement struct {
 	policy                                 *Policy
 	rules                                  *profileRules
 	claims                                 object
-	audience                               []string
 	token                                  Token
 }
 

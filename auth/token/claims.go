@@ -74,14 +74,14 @@ func checkAudience(j *judgement) *Refusal {
 	if err := j.readAudience(); err != nil {
 		return refuse(KindWrongAudience, "%v; want %s", err, quoteAll(j.audiences))
 	}
-	for _, a := range j.audience {
+	for _, a := range j.token.Audience {
 		if slices.Contains(j.audiences, a) {
 			return nil
 		}
 	}
 	seen := "the token has no aud"
 	if _, found := j.claims["aud"]; found {
-		seen = "aud is " + quoteAll(j.audience)
+		seen = "aud is " + quoteAll(j.token.Audience)
 	}
 	return refuse(KindWrongAudience, "%s; want %s%s", seen, quoteAll(j.audiences), j.rules.audienceHint(j))
 }
@@ -96,7 +96,7 @@ func (j *judgement) readAudience() error {
 		if err != nil {
 			return fmt.Errorf("aud %w", err)
 		}
-		j.audience = []string{one}
+		j.token.Audience = []string{one}
 		return nil
 	}
 	members, err := decodeArray(raw, 1<<10)
@@ -108,13 +108,13 @@ func (j *judgement) readAudience() error {
 		if err != nil {
 			return fmt.Errorf("a member of aud %w", err)
 		}
-		j.audience = append(j.audience, one)
+		j.token.Audience = append(j.token.Audience, one)
 	}
 	return nil
 }
 
 func showAudience(j *judgement) string {
-	return fmt.Sprintf("aud %s, want %s", quoteAll(j.audience), quoteAll(j.audiences))
+	return fmt.Sprintf("aud %s, want %s", quoteAll(j.token.Audience), quoteAll(j.audiences))
 }
 
 // checkSubject wants a name that is fit to be compared and logged

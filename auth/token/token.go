@@ -141,6 +141,7 @@ func (v *Verifier) Verify(raw string, audiences []string, keys *KeySet, now time
 type Token struct {
 	Principal identity.Principal
 	Scopes    identity.Scopes
+	Audience  []string // all members of aud, ours among them
 	// Expiry is exp; the token is served until just before Expiry + leeway.
 	Expiry    time.Time
 	IssuedAt  time.Time

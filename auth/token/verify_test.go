@@ -41,6 +41,7 @@ func TestTokenRFC9068(t *testing.T) {
 	want := token.Token{
 		Principal: identity.Principal{Issuer: authtest.IssuerURL, Subject: "alice", Client: "test"},
 		Scopes:    identity.NewScopes("mcp:use", "files"),
+		Audience:  audiences(),
 		Expiry:    now.Add(300 * time.Second), IssuedAt: now, NotBefore: now.Add(-5 * time.Second),
 		ID: "one", KeyID: w.Issuer.Current().ID, SessionID: "s-1", AccountClaim: "alice",
 	}

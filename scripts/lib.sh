@@ -189,12 +189,14 @@ launch() {
   write_pid "$pidfile" "$LAUNCHED"
 }
 
-# wait_ready PID SECONDS LOGFILE URL [CERT]: until the URL answers. When the
-# process dies or the time is over: what its log says, and failure.
+# wait_ready PID SECONDS LOGFILE URL [CERT]: until the URL answers, with CERT
+# when that is known. When the process dies or the time is over: what its log
+# says, and failure.
 wait_ready() {
-  local pid=$1 until=$((SECONDS + $2)) log=$3 url=$4 cert=${5:-}
+  local pid=$1 until=$((SECONDS + $2)) log=$3 url=$4 trust=(--any-certificate)
+  [ -z "${5:-}" ] || trust=(--cert "$5")
   while start_time "$pid" >/dev/null && [ $SECONDS -lt "$until" ]; do
-    if "$BIN/gatehouse-demo" probe ${cert:+--cert "$cert"} "$url" >/dev/null 2>&1; then return 0; fi
+    if "$BIN/gatehouse-demo" probe "${trust[@]}" "$url" >/dev/null 2>&1; then return 0; fi
     sleep 0.1
   done
   if start_time "$pid" >/dev/null; then note "$url does not answer after $2 s; the log says:"; else note "it did not start; the log says:"; fi
@@ -248,6 +250,9 @@ end_process() {
   note "still running: $pid ${!below[*]}"
   return 1
 }
+
+# listening LOG: the addresses that the server says it listens on.
+listening() { sed -n 's/^gatehouse: listening on //p' "$1" 2>/dev/null | tr '\n' ' '; }
 
 # info RUN NAME: a value of the run folder's info file, or nothing.
 info() { if [ -r "$1/info" ]; then sed -n "s/^$2=//p" "$1/info"; fi; }

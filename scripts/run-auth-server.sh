@@ -29,6 +29,7 @@ MCP_ACCOUNTS_FILE  issuer, subject and account of each person; or MCP_USERID_CLA
 MCP_TLS_CERT, MCP_TLS_KEY   without them a development certificate for localhost is made
 MCP_ISSUER_CA      PEM file of the issuer's private CA
 MCP_BIND_ADDRESS   loopback; 0.0.0.0 opens it to the network
+MCP_CONFIG         a YAML file with any of the settings; MCP_PORT stays the port
 
 Every other setting is an MCP_ variable too: docs/config.md.
 HELP
@@ -78,7 +79,8 @@ development_certificate() {
 }
 
 server_certificate() {
-  if [ -n "${MCP_TLS_CERT:-}${MCP_TLS_KEY:-}" ]; then CA=; return; fi
+  # A configuration file may name a certificate; then it has to.
+  if [ -n "${MCP_TLS_CERT:-}${MCP_TLS_KEY:-}" ] || { [ -n "${MCP_CONFIG:-}" ] && [ -z "$demo" ]; }; then CA=; return; fi
   development_certificate server
   export MCP_TLS_CERT=$CERT MCP_TLS_KEY=$KEY
   [ -n "$demo" ] || note "MCP_TLS_CERT is not set: made a development certificate for localhost ($CERT)"
@@ -114,12 +116,13 @@ start_demo() {
 # demo_scopes: required and extra scopes, with commas.
 demo_scopes() { printf '%s %s' "${MCP_REQUIRED_SCOPES:-mcp:use}" "${MCP_EXTRA_SCOPES:-}" | tr -s ' ,' ',' | sed 's/^,//; s/,$//'; }
 
-# print_info PID LOG
+# print_info PID LOG LISTENS
 print_info() {
   cat <<INFO
 
 Gatehouse
   URL        $url
+  listens    $3
   pid        $1
   log        $2
   stop       $ROOT/scripts/stop-server.sh $MCP_PORT
@@ -185,7 +188,7 @@ server_certificate
 if [ -n "$demo" ]; then start_demo; fi
 
 if [ -n "$foreground" ]; then
-  print_info $$ "this terminal"
+  print_info $$ "this terminal" "port $MCP_PORT"
   if [ -z "$demo" ]; then
     write_pid "$run/server.pid" $$
     exec "$BIN/gatehouse" serve
@@ -204,5 +207,5 @@ if [ -n "$foreground" ]; then
   exit "$rc"
 fi
 launch "$run/server.pid" "$run/server.log" "$BIN/gatehouse" serve
-wait_ready "$LAUNCHED" 30 "$run/server.log" "https://$(probe_host):$MCP_PORT/healthz" "$MCP_TLS_CERT" || { abandon "$run"; exit 1; }
-print_info "$LAUNCHED" "$run/server.log"
+wait_ready "$LAUNCHED" 30 "$run/server.log" "https://$(probe_host):$MCP_PORT/healthz" "${MCP_TLS_CERT:-}" || { abandon "$run"; exit 1; }
+print_info "$LAUNCHED" "$run/server.log" "$(listening "$run/server.log")"

@@ -44,6 +44,7 @@ print_info() {
 
 Gatehouse (loopback, no tokens)
   URL        $url
+  listens    $3
   pid        $1
   log        $2
   stop       $ROOT/scripts/stop-server.sh $MCP_PORT
@@ -54,10 +55,10 @@ INFO
 }
 
 if [ -n "$foreground" ]; then
-  print_info $$ "this terminal"
+  print_info $$ "this terminal" "port $MCP_PORT"
   write_pid "$run/server.pid" $$
   exec "$BIN/gatehouse" serve
 fi
 launch "$run/server.pid" "$run/server.log" "$BIN/gatehouse" serve
 wait_ready "$LAUNCHED" 30 "$run/server.log" "http://127.0.0.1:$MCP_PORT/healthz" || { abandon "$run"; exit 1; }
-print_info "$LAUNCHED" "$run/server.log"
+print_info "$LAUNCHED" "$run/server.log" "$(listening "$run/server.log")"

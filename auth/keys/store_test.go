@@ -314,3 +314,13 @@ func TestStatus(t *testing.T) {
 		}
 	})
 }
+
+func TestCurrentAllocatesNothing(t *testing.T) {
+	s := newTestStore(nil)
+	if !s.apply(fetched(testIssuer, time.Now(), newKey(t, "a"))) {
+		t.Fatal("not taken")
+	}
+	if n := testing.AllocsPerRun(100, func() { s.Current() }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

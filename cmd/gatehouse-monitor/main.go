@@ -1,0 +1,118 @@
+// Command gatehouse-monitor is the parent of all other processes of the service,
+// and with root rights the only one that has any. "gatehouse serve" becomes it,
+// with the plan on descriptor 3 and the listeners from 4 on. It runs twice: as the
+// guard, which only watches, and below that as the monitor.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
+
+	"gatehouse/session/monitor"
+	"gatehouse/session/monitor/guard"
+	"gatehouse/session/privdrop"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+// guarded is the argument with which the guard starts the monitor; the descriptor
+// of its pipe follows.
+const guarded = "guarded"
+
+const help = `gatehouse-monitor: the parent process of a Gatehouse server
+
+"gatehouse serve" starts it, with the configuration on descriptor 3; it can't be
+run by hand. See "gatehouse serve --help".
+
+  --version   print the version
+  --help      print this
+`
+
+func main() {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	code, err := run(os.Args[1:], signals)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "gatehouse-monitor: %v\n", err)
+	}
+	os.Exit(code)
+}
+
+func run(args []string, signals <-chan os.Signal) (int, error) {
+	switch {
+	case len(args) == 0:
+		return runGuard(signals)
+	case len(args) == 2 && args[0] == guarded:
+		return runMonitor(args[1], signals)
+	case len(args) == 1 && args[0] == "--version":
+		fmt.Println("gatehouse-monitor", version)
+		return guard.ExitAsked, nil
+	case len(args) == 1 && args[0] == "--help":
+		fmt.Print(help)
+		return guard.ExitAsked, nil
+	}
+	fmt.Fprint(os.Stderr, help)
+	return guard.ExitRefused, fmt.Errorf("unknown argument %q", args[0])
+}
+
+// runGuard keeps the descriptors for the monitor and does nothing else with them.
+func runGuard(signals <-chan os.Signal) (int, error) {
+	if _, err := openPlan(); err != nil {
+		fmt.Fprint(os.Stderr, help)
+		return guard.ExitRefused, err
+	}
+	inherited, err := inheritedFiles()
+	if err != nil {
+		return guard.ExitRefused, err
+	}
+	if err := privdrop.Guard(append([]privdrop.Capability{privdrop.SetPCap}, monitor.Keep...)...); err != nil {
+		return guard.ExitRefused, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return guard.ExitRefused, err
+	}
+	g := guard.Guard{
+		Path: self, Argv: []string{self, guarded}, Env: os.Environ(), Inherited: inherited,
+		Log: logger(zerolog.InfoLevel, "guard"),
+	}
+	return g.Run(signals)
+}
+
+// runMonitor locks itself down before it reads anything.
+func runMonitor(pipe string, signals <-chan os.Signal) (int, error) {
+	if err := privdrop.CloseOnExec(3); err != nil {
+		return guard.ExitRefused, err
+	}
+	if err := privdrop.Monitor(monitor.Keep...); err != nil {
+		return guard.ExitRefused, err
+	}
+	if err := privdrop.ProveMonitor(monitor.Keep...); err != nil {
+		return guard.ExitRefused, err
+	}
+	p, err := readPlan()
+	if err != nil {
+		return guard.ExitRefused, err
+	}
+	cfg, err := config(p)
+	if err != nil {
+		return guard.ExitRefused, err
+	}
+	if cfg.Guard, err = guardPipe(pipe); err != nil {
+		return guard.ExitRefused, err
+	}
+	m, err := monitor.New(context.Background(), cfg)
+	if err != nil {
+		return guard.ExitRefused, err
+	}
+	if err := m.Run(context.Background(), signals); err != nil {
+		return guard.ExitRefused, err
+	}
+	return guard.ExitAsked, nil
+}

@@ -1,0 +1,323 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"gatehouse/auth/identity"
+)
+
+// MaxName is the longest account name that a token can reach, in bytes.
+const MaxName = 31
+
+// ValidName reports whether s has the form of an account name that a token may
+// lead to: ^[a-z_][a-z0-9_-]{0,30}$ and nothing that is only similar. Nothing is
+// folded, normalized or trimmed.
+func ValidName(s string) bool {
+	if s == "" || len(s) > MaxName {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		letter := c >= 'a' && c <= 'z' || c == '_'
+		if !letter && (i == 0 || !(c >= '0' && c <= '9' || c == '-')) {
+			return false
+		}
+	}
+	return true
+}
+
+// checkName is what must hold before anything is looked up.
+func checkName(name string, p Policy) *Refusal {
+	switch {
+	case !ValidName(name):
+		return &Refusal{"grammar", fmt.Sprintf("%q is not the form of an account name", cut(name))}
+	case slices.Contains(p.DenyUsers, name):
+		return &Refusal{"deny_users", fmt.Sprintf("%s is denied by name", name)}
+	}
+	return nil
+}
+
+// cut shortens what a token brought, for a log.
+func cut(s string) string {
+	if len(s) > 64 {
+		return s[:64] + "..."
+	}
+	return s
+}
+
+// subject is an account under examination: everything that was read about it.
+type subject struct {
+	d         *Directory
+	policy    Policy
+	requested string
+	entry     passwd
+	again     passwd // by the uid of entry
+	groups    []uint32
+	denied    map[uint32]string // gid to name of a denied group
+	required  uint32            // gid of RequireGroup
+	hasGroup  bool              // RequireGroup exists
+	shadow    shadow
+	hasShadow bool
+}
+
+// load reads everything about an account. Only ForToken needs the shadow entry.
+func (d *Directory) load(ctx context.Context, name string, p Policy, withShadow bool) (*subject, error) {
+	s := &subject{d: d, policy: p, requested: name, denied: make(map[uint32]string)}
+	var err error
+	if s.entry, err = d.byName(ctx, name); err != nil {
+		if errors.Is(err, NotFound) {
+			return nil, &Refusal{"lookup", fmt.Sprintf("there is no account %q", cut(name))}
+		}
+		return nil, err
+	}
+	if s.again, err = d.byUID(ctx, s.entry.uid); err != nil && !errors.Is(err, NotFound) {
+		return nil, err
+	}
+	more, err := d.groupsOf(ctx, s.entry)
+	if err != nil {
+		return nil, err
+	}
+	s.groups = append(s.groups, more...)
+	for _, g := range p.DeniedGroups {
+		gid, ok, err := d.gidOf(ctx, g)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			s.denied[gid] = g
+		}
+	}
+	if p.RequireGroup != "" {
+		if s.required, s.hasGroup, err = d.gidOf(ctx, p.RequireGroup); err != nil {
+			return nil, err
+		}
+	}
+	if withShadow {
+		if s.shadow, s.hasShadow, err = d.shadowOf(name); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// account is the result.
+func (s *subject) account() Account {
+	e := s.entry
+	a := Account{Name: identity.Account(e.name), UID: e.uid, GID: e.gid, Home: e.home, Shell: e.shell}
+	if a.Shell == "" {
+		a.Shell = "/bin/sh" // passwd(5)
+	}
+	rest := slices.Clone(s.groups)
+	slices.Sort(rest)
+	a.Groups = []uint32{e.gid}
+	for _, g := range slices.Compact(rest) {
+		if g != e.gid {
+			a.Groups = append(a.Groups, g)
+		}
+	}
+	return a
+}
+
+// check is one rule: it returns why the account may not be used, or "".
+type check struct {
+	name string
+	why  func(s *subject) string
+}
+
+// run applies rules in order.
+func (s *subject) run(checks []check) *Refusal {
+	for _, c := range checks {
+		if why := c.why(s); why != "" {
+			return &Refusal{c.name, s.entry.name + ": " + why}
+		}
+	}
+	return nil
+}
+
+// The rules for an account that a token leads to, in order.
+var tokenChecks = []check{
+	{"round_trip", roundTrip},
+	{"root", notRoot},
+	{"uid_range", uidRange},
+	{"gid_range", gidRange},
+	{"denied_group", deniedGroup},
+	{"required_group", requiredGroup},
+	{"locked", locked},
+	{"expired", expired},
+	{"shell", shell},
+	{"nologin", nologin},
+	{"home", home},
+}
+
+// The rules for an account that the operator chose.
+var workerChecks = []check{
+	{"round_trip", roundTrip},
+	{"root", notRoot},
+	{"denied_group", deniedGroup},
+}
+
+// The rules for the service's own processes, which get no supplementary groups.
+var systemChecks = []check{
+	{"round_trip", roundTrip},
+	{"root", notRoot},
+}
+
+// roundTrip: some sources fold the case of names, and two names may share a uid.
+func roundTrip(s *subject) string {
+	switch {
+	case s.entry.name != s.requested:
+		return fmt.Sprintf("asked for %q, got %q", cut(s.requested), s.entry.name)
+	case s.again.name != s.requested || s.again.uid != s.entry.uid:
+		return fmt.Sprintf("uid %d is another account's first name: %q", s.entry.uid, s.again.name)
+	}
+	return ""
+}
+
+const (
+	nobodyID  = 65534
+	invalidID = ^uint32(0) // -1 for setresuid(2)
+)
+
+func notRoot(s *subject) string {
+	for _, id := range []uint32{s.entry.uid, s.entry.gid} {
+		if id == 0 || id == nobodyID || id == invalidID {
+			return fmt.Sprintf("uid %d, gid %d: neither may be 0, 65534 or 4294967295", s.entry.uid, s.entry.gid)
+		}
+	}
+	if slices.Contains(s.groups, 0) || slices.Contains(s.groups, invalidID) {
+		return "is a member of group 0"
+	}
+	return ""
+}
+
+func uidRange(s *subject) string {
+	return inRange("uid", s.entry.uid, s.policy)
+}
+
+func gidRange(s *subject) string {
+	return inRange("gid", s.entry.gid, s.policy)
+}
+
+func inRange(what string, id uint32, p Policy) string {
+	if p.MinUID < 1 || int64(id) < int64(p.MinUID) || int64(id) > int64(p.MaxUID) {
+		return fmt.Sprintf("%s %d is not between %d and %d", what, id, p.MinUID, p.MaxUID)
+	}
+	return ""
+}
+
+func deniedGroup(s *subject) string {
+	for _, g := range append([]uint32{s.entry.gid}, s.groups...) {
+		if name, ok := s.denied[g]; ok {
+			return "is in the denied group " + name
+		}
+	}
+	return ""
+}
+
+func requiredGroup(s *subject) string {
+	switch {
+	case s.policy.RequireGroup == "":
+		return ""
+	case !s.hasGroup:
+		return fmt.Sprintf("the required group %s does not exist", s.policy.RequireGroup)
+	case s.entry.gid == s.required || slices.Contains(s.groups, s.required):
+		return ""
+	}
+	return "is not in the required group " + s.policy.RequireGroup
+}
+
+// locked: "!" or "*" alone means that there is no password, which is how accounts
+// for single sign-on look; "!" before anything else was put there to lock.
+func locked(s *subject) string {
+	switch {
+	case s.policy.ShadowLock == "ignore":
+		return ""
+	case s.policy.ShadowLock != "refuse":
+		return "no policy for locked accounts"
+	}
+	password := s.entry.password
+	if password == "x" {
+		if !s.hasShadow {
+			if !s.entry.local {
+				return "" // a directory service's account: its own lock is not shown here
+			}
+			return "has no shadow entry"
+		}
+		password = s.shadow.password
+	}
+	if rest := strings.TrimLeft(password, "!"); rest != password && rest != "" {
+		return "is locked"
+	}
+	return ""
+}
+
+func expired(s *subject) string {
+	if !s.hasShadow || s.shadow.expire == "" {
+		return ""
+	}
+	days, err := strconv.ParseInt(s.shadow.expire, 10, 64)
+	if err != nil {
+		return "expiry date can't be read"
+	}
+	if days >= 0 && s.d.now().Unix()/int64((24*time.Hour).Seconds()) >= days {
+		return "has expired"
+	}
+	return ""
+}
+
+func shell(s *subject) string {
+	path := s.entry.shell
+	if path == "" {
+		path = "/bin/sh"
+	}
+	if s.policy.AllowNologin {
+		return ""
+	}
+	if base := filepath.Base(path); base == "nologin" || base == "false" {
+		return fmt.Sprintf("shell %s refuses logins", path)
+	}
+	st, err := os.Stat(path)
+	if err != nil || !filepath.IsAbs(path) || !st.Mode().IsRegular() || st.Mode()&0o111 == 0 {
+		return fmt.Sprintf("shell %s is no executable file", path)
+	}
+	return ""
+}
+
+// nologin: an administrator keeps everybody out for now (nologin(5)).
+func nologin(s *subject) string {
+	if s.policy.AllowNologin {
+		return ""
+	}
+	if there, err := exists(filepath.Join(s.d.Etc, "nologin")); there || err != nil {
+		return "logins are closed at present (nologin)"
+	}
+	return ""
+}
+
+func home(s *subject) string {
+	st, err := os.Stat(s.entry.home)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("home %s can't be used: %v", s.entry.home, errors.Unwrap(err))
+	case !filepath.IsAbs(s.entry.home) || !st.IsDir():
+		return fmt.Sprintf("home %s is no folder", s.entry.home)
+	case s.policy.AllowOpenHome:
+		return ""
+	}
+	if owner := st.Sys().(*syscall.Stat_t).Uid; owner != s.entry.uid {
+		return fmt.Sprintf("home %s belongs to uid %d", s.entry.home, owner)
+	}
+	if st.Mode().Perm()&0o022 != 0 {
+		return fmt.Sprintf("home %s may be written by others (mode %04o)", s.entry.home, st.Mode().Perm())
+	}
+	return ""
+}

@@ -1,0 +1,93 @@
+package monitor
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/rs/zerolog"
+
+	"gatehouse/session/monitor/proc"
+	"gatehouse/session/spawn"
+)
+
+// maxLogged is the longest value of a token or a request in a log line, in bytes.
+const maxLogged = 256
+
+// clean makes a value fit for a log: what is not printable is shown as its number,
+// so that no value can look like another line or turn its direction.
+func clean(s string) string {
+	var b strings.Builder
+	for _, r := range shorten(s, maxLogged) {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	if len(s) > maxLogged {
+		b.WriteString("...")
+	}
+	return b.String()
+}
+
+// whose adds the principal and the token's id, never the token.
+func whose(e *zerolog.Event, v *verdict) *zerolog.Event {
+	if v.principal.Subject != "" {
+		e = e.Str("iss", clean(string(v.principal.Issuer))).Str("sub", clean(string(v.principal.Subject))).
+			Str("client_id", clean(string(v.principal.Client)))
+	}
+	if v.jti != "" {
+		e = e.Str("jti", clean(v.jti))
+	}
+	return e
+}
+
+func who(e *zerolog.Event, a *assignment) *zerolog.Event {
+	if a == nil {
+		return e
+	}
+	return e.Str("account", clean(string(a.account.Name))).Uint32("uid", a.account.UID)
+}
+
+// auditSpawn logs a start.
+func (m *Monitor) auditSpawn(l *lease, pid int) {
+	v, until, _ := l.snapshot()
+	e := who(whose(m.log.Info().Str("audit", "spawn"), &v), &l.assignment).
+		Str("server", m.cfg.Servers[l.server].Path).Int("pid", pid)
+	if !until.IsZero() {
+		e = e.Time("lease", until.UTC().Truncate(time.Second))
+	}
+	e.Msg("worker started")
+}
+
+// auditExit logs an end.
+func (m *Monitor) auditExit(l *lease, pid int, st proc.Status, reason string) {
+	v, _, _ := l.snapshot()
+	e := who(whose(m.log.Info().Str("audit", "exit"), &v), &l.assignment).
+		Str("server", m.cfg.Servers[l.server].Path).Int("pid", pid).Str("status", st.String())
+	if reason != "" {
+		e = e.Str("reason", clean(reason))
+	}
+	e.Msg("worker ended")
+}
+
+// refusal logs why there is no worker and returns the error.
+func (m *Monitor) refusal(server uint16, v *verdict, a *assignment, err error) error {
+	kind := spawn.KindInternal
+	reason := err.Error()
+	var e *spawn.Error
+	if errors.As(err, &e) {
+		kind, reason = e.Kind, e.Reason
+	}
+	who(whose(m.log.Warn().Str("audit", "refused"), v), a).Str("server", m.cfg.Servers[server].Path).
+		Stringer("kind", kind).Str("reason", clean(reason)).Msg("refused")
+	return err
+}
+
+// alert logs what an operator must look at.
+func (m *Monitor) alert(err error, text string) {
+	m.log.Error().Bool("alert", true).Str("reason", clean(err.Error())).Msg(text)
+}

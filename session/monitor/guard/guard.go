@@ -1,0 +1,127 @@
+// Package guard is the process above the monitor. It takes no input but signals
+// and the end of the process below it, and it is the one to which everything the
+// monitor leaves behind is handed: whatever way the monitor ends, the guard ends
+// the rest, and starts it anew unless it was asked to end. When the guard itself
+// is killed, the monitor sees a pipe close and ends everything by itself.
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
+
+	"gatehouse/session/monitor/proc"
+)
+
+// Exit codes of a monitor that must not be started again.
+const (
+	// ExitAsked: it was asked to end.
+	ExitAsked = 0
+	// ExitRefused: it refused to start or to go on, and said why.
+	ExitRefused = 1
+)
+
+const (
+	endLimit   = 5 * time.Second
+	settled    = time.Minute
+	firstPause = 200 * time.Millisecond
+	maxCrashes = 5
+)
+
+// Guard is how to start the monitor.
+type Guard struct {
+	// Path, Argv and Env are the monitor's program. The number of the descriptor that
+	// tells it of the guard's end is added to Argv.
+	Path string
+	Argv []string
+	Env  []string
+	// Inherited are the descriptors from 3 on, which the monitor gets under the same
+	// numbers.
+	Inherited []*os.File
+	Log       zerolog.Logger
+
+	host *proc.Host
+}
+
+// Run starts the monitor, passes SIGTERM, SIGINT and SIGHUP on to it, and starts
+// it again when it crashed. It returns the exit code when nothing is left.
+func (g *Guard) Run(signals <-chan os.Signal) (int, error) {
+	if err := proc.Adopt(); err != nil {
+		return ExitRefused, err
+	}
+	g.host = proc.NewHost()
+	pause := firstPause
+	for crashes := 0; ; {
+		began := time.Now()
+		st, asked, err := g.once(signals)
+		left := proc.EndAll(endLimit)
+		switch {
+		case err != nil:
+			return ExitRefused, errors.Join(err, left)
+		case asked, st.Code == ExitAsked, st.Code == ExitRefused:
+			return max(st.Code, 0), left
+		}
+		if time.Since(began) >= settled {
+			crashes, pause = 0, firstPause
+		}
+		g.Log.Error().Bool("alert", true).Stringer("status", st).Dur("restart_in", pause).
+			Msg("the monitor crashed or was killed; everything below it was ended")
+		if crashes++; crashes >= maxCrashes {
+			return ExitRefused, fmt.Errorf("the monitor crashed %d times in a row; the last time: %v", crashes, st)
+		}
+		select {
+		case s := <-signals:
+			if s != syscall.SIGHUP {
+				return ExitAsked, nil
+			}
+		case <-time.After(pause):
+		}
+		pause *= 2
+	}
+}
+
+// once runs one monitor. asked says that a signal to end was passed on.
+func (g *Guard) once(signals <-chan os.Signal) (st proc.Status, asked bool, err error) {
+	fds := make([]int, 2)
+	if err := unix.Pipe2(fds, unix.O_CLOEXEC); err != nil {
+		return st, false, fmt.Errorf("make pipe: %w", err)
+	}
+	theirs, ours := os.NewFile(uintptr(fds[0]), "guard"), os.NewFile(uintptr(fds[1]), "guard")
+	defer ours.Close()
+	files := append([]*os.File{os.Stdin, os.Stdout, os.Stderr}, g.Inherited...)
+	c, err := g.host.Start(proc.Spec{
+		Path: g.Path, Argv: append(slices.Clone(g.Argv), strconv.Itoa(len(files))), Env: g.Env, Dir: "/", Files: append(files, theirs),
+		SameSession: true, RunsAsRootOnPurpose: true, OutlivesUs: true,
+	})
+	theirs.Close()
+	if err != nil {
+		return st, false, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go g.host.ReapOrphans(ctx)
+	for {
+		select {
+		case s := <-signals:
+			sig, ok := s.(syscall.Signal)
+			if !ok {
+				continue
+			}
+			if sig == syscall.SIGINT { // from a terminal: only we are in its foreground
+				sig = syscall.SIGTERM
+			}
+			asked = asked || sig == syscall.SIGTERM
+			c.Signal(sig)
+		case <-c.Done():
+			return c.Status(), asked, nil
+		}
+	}
+}

@@ -1,0 +1,302 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"gatehouse/auth/keys"
+	"gatehouse/session/accounts"
+	"gatehouse/session/monitor/proc"
+	"gatehouse/session/monitor/world"
+	"gatehouse/session/spawn"
+)
+
+const (
+	// helloLimit is how long a front end may take until it serves.
+	helloLimit = 30 * time.Second
+	// maxEarlyEnds is how often in a row a part may end before it was any use.
+	maxEarlyEnds = 5
+	// settled is how long a part must have run for its next restart to be quick.
+	settled = time.Minute
+
+	firstPause = 100 * time.Millisecond
+	lastPause  = 10 * time.Second
+)
+
+// Names of the two parts, in logs and in Monitor.children.
+const (
+	frontName = "front end"
+	keysName  = "keykeeper"
+)
+
+// pacer spaces restarts.
+type pacer struct {
+	pause time.Duration
+	early int
+}
+
+// next takes note of how long a part ran, and whether it was of use, and returns
+// how long to wait. ok is false when it makes no sense to go on.
+func (p *pacer) next(ran time.Duration, useful bool) (wait time.Duration, ok bool) {
+	if useful {
+		p.early = 0
+	} else {
+		p.early++
+	}
+	if ran >= settled || p.pause == 0 {
+		p.pause = firstPause
+	} else {
+		p.pause = min(2*p.pause, lastPause)
+	}
+	return p.pause, p.early < maxEarlyEnds
+}
+
+// supervise runs a part again and again until the service ends. once runs it one
+// time and says whether it was of use.
+func (m *Monitor) supervise(name string, once func() (useful bool, err error)) {
+	var p pacer
+	for {
+		began := time.Now()
+		useful, err := once()
+		select {
+		case <-m.over:
+			return
+		default:
+		}
+		if m.stopping.Load() && name == frontName {
+			return // it drained and ended: what was asked of it
+		}
+		wait, ok := p.next(time.Since(began), useful)
+		if !ok {
+			m.fatal <- fmt.Errorf("%s ended %d times before it was ready; the last time: %w", name, maxEarlyEnds, err)
+			return
+		}
+		m.log.Error().Str("part", name).Str("reason", clean(err.Error())).Dur("restart_in", wait).Msg("part of the service ended")
+		select {
+		case <-m.over:
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// partEnv is the environment of our own processes; Config.PartEnv is added to it.
+var partEnv = []string{"LANG=" + world.Lang, "PATH=" + world.Path}
+
+// launch starts one of our own processes.
+func (m *Monitor) launch(name string, argv []string, as *accounts.Account, files []*os.File) (*proc.Child, error) {
+	spec := proc.Spec{
+		Path: filepath.Join(m.cfg.BinDir, argv[0]), Argv: append([]string{filepath.Join(m.cfg.BinDir, argv[0])}, argv[1:]...),
+		Env: slices.Concat(partEnv, m.cfg.PartEnv), Dir: "/", Files: files,
+	}
+	if as != nil {
+		spec.As = &proc.Identity{UID: as.UID, GID: as.GID}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	select {
+	case <-m.over: // nothing may start any more
+		return nil, errors.New("the service is ending")
+	default:
+	}
+	c, err := m.host.Start(spec)
+	if err == nil {
+		m.children[name] = c
+	}
+	return c, err
+}
+
+// signalPart signals a part, if it runs.
+func (m *Monitor) signalPart(name string, sig syscall.Signal) *proc.Child {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.children[name]
+	if c != nil {
+		c.Signal(sig)
+	}
+	return c
+}
+
+// runFront runs one incarnation of the front end.
+func (m *Monitor) runFront() (useful bool, err error) {
+	ours, theirs, err := spawn.Pair()
+	if err != nil {
+		return false, err
+	}
+	conn, err := spawn.NewConn(ours, 0)
+	if err != nil {
+		closeFiles([]*os.File{ours, theirs})
+		return false, err
+	}
+	a := newAttendant(m, conn)
+	defer a.orphaned("the front end ended")
+	files, done, err := m.frontFiles(theirs)
+	if err != nil {
+		return false, err
+	}
+	m.setAttendant(a)
+	defer m.setAttendant(nil)
+	c, err := m.launch(frontName, []string{"gatehouse", "front"}, m.front, files)
+	done()
+	if err != nil {
+		return false, err
+	}
+	return m.attendFront(a, c)
+}
+
+// attendFront serves a front end until it has ended.
+func (m *Monitor) attendFront(a *attendant, c *proc.Child) (useful bool, err error) {
+	served := make(chan error, 1)
+	go func() { served <- a.serve() }()
+	late := time.NewTimer(helloLimit)
+	defer late.Stop()
+	ready := a.ready
+	for {
+		select {
+		case <-ready:
+			ready, useful = nil, true
+			late.Stop()
+			m.log.Info().Int("pid", c.PID()).Msg("front end serves")
+		case <-late.C:
+			err = fmt.Errorf("not ready after %v", helloLimit)
+			c.Signal(syscall.SIGKILL)
+		case err = <-served:
+			served = nil
+			var f *fault
+			if errors.As(err, &f) {
+				m.alert(err, "front end is compromised; it is killed and its workers end")
+			}
+			a.orphaned("the front end is compromised")
+			if err == nil { // it hung up, or is ending
+				err = errors.New("closed its socket")
+				if ended := waitFor(c.Done(), time.Second); ended {
+					continue
+				}
+			}
+			c.Signal(syscall.SIGKILL)
+		case <-c.Done():
+			if err == nil {
+				err = errors.New(c.Status().String())
+			}
+			return useful, err
+		}
+	}
+}
+
+func waitFor(ch <-chan struct{}, limit time.Duration) bool {
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case <-ch:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// frontFiles are the descriptors of the front end, by number (cmd/internal/plan).
+// done closes those that only it needs, once it has them.
+func (m *Monitor) frontFiles(socket *os.File) (files []*os.File, done func(), err error) {
+	opened := []*os.File{socket}
+	done = func() { closeFiles(opened) }
+	defer func() {
+		if err != nil {
+			done()
+		}
+	}()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, nil, err
+	}
+	opened = append(opened, null)
+	part, err := world.SealedFile("gatehouse-front", m.cfg.FrontPart)
+	if err != nil {
+		return nil, nil, err
+	}
+	opened = append(opened, part)
+	files = []*os.File{null, os.Stdout, os.Stderr, part, socket}
+	if m.cfg.authenticated() {
+		files = append(files, m.keyring.front)
+	}
+	if m.cfg.TLSCert != "" {
+		cert, key, err := m.openCert()
+		if err != nil {
+			return nil, nil, err
+		}
+		opened = append(opened, cert, key)
+		files = append(files, cert, key)
+	}
+	return append(files, m.cfg.Listeners...), done, nil
+}
+
+func (m *Monitor) setAttendant(a *attendant) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.attendant = a
+}
+
+// keyring is the socketpair between keykeeper and front end. We hold both ends, so
+// that either of them can be started anew and the other one notices nothing.
+type keyring struct{ front, keeper *os.File }
+
+// runKeykeeper runs one incarnation of the keykeeper.
+func (m *Monitor) runKeykeeper() (useful bool, err error) {
+	ours, theirs, err := spawn.Pair()
+	if err != nil {
+		return false, err
+	}
+	defer ours.Close()
+	opened := []*os.File{theirs}
+	defer func() { closeFiles(opened) }()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return false, err
+	}
+	opened = append(opened, null)
+	part, err := world.SealedFile("gatehouse-keykeeper", m.cfg.KeysPart)
+	if err != nil {
+		return false, err
+	}
+	opened = append(opened, part)
+	c, err := m.launch(keysName, []string{"gatehouse-keykeeper"}, m.keeper,
+		[]*os.File{null, os.Stdout, os.Stderr, part, theirs, m.keyring.keeper})
+	closeFiles(opened)
+	opened = nil
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	served := make(chan error, 1)
+	go func() { served <- m.keys.Serve(ctx, ours) }()
+	select {
+	case err = <-served:
+		var p *keys.ProtocolError
+		if errors.As(err, &p) {
+			m.alert(err, "keykeeper is compromised; it is killed")
+		}
+		if !waitFor(c.Done(), time.Second) {
+			c.Signal(syscall.SIGKILL)
+			<-c.Done()
+		}
+	case <-c.Done():
+	}
+	return m.keysHeard(), fmt.Errorf("%v", c.Status())
+}
+
+// keysHeard reports whether the keykeeper ever said anything, so that one that
+// can't start at all is not started for ever.
+func (m *Monitor) keysHeard() bool {
+	for _, s := range m.keys.Status() {
+		if s.Health != keys.HealthStarting || !s.AttemptedAt.IsZero() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,127 @@
+package spawn
+
+import (
+	"context"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// worker is a process that the monitor started for us.
+type worker struct {
+	c       *Client
+	handle  uint64
+	pid     int
+	uid     int
+	account string
+	stdin   *os.File
+	stdout  *os.File
+	stderr  *os.File
+	pidfd   *os.File
+	exited  chan struct{}
+	stop    sync.Once
+
+	mu     sync.Mutex // guards what follows
+	lease  time.Time
+	status Status
+}
+
+var _ Worker = (*worker)(nil)
+
+func newWorker(c *Client, f Spawned, fds []int) *worker {
+	file := func(i int, name string) *os.File {
+		unix.SetNonblock(fds[i], true) // deadlines need it
+		return os.NewFile(uintptr(fds[i]), name)
+	}
+	return &worker{
+		c: c, handle: f.Handle,
+		pid: int(f.PID), uid: int(f.UID), account: f.Account, lease: fromMilli(f.Lease),
+		stdin: file(0, "worker stdin"), stdout: file(1, "worker stdout"),
+		stderr: file(2, "worker stderr"), pidfd: file(3, "worker pidfd"),
+		exited: make(chan struct{}),
+	}
+}
+
+func (w *worker) Stdin() *os.File         { return w.stdin }
+func (w *worker) Stdout() *os.File        { return w.stdout }
+func (w *worker) Stderr() *os.File        { return w.stderr }
+func (w *worker) PID() int                { return w.pid }
+func (w *worker) UID() int                { return w.uid }
+func (w *worker) Account() string         { return w.account }
+func (w *worker) Exited() <-chan struct{} { return w.exited }
+
+// PIDFD becomes readable when the worker's first process has ended. It can't be
+// used to signal. It is closed when Exited is.
+func (w *worker) PIDFD() *os.File { return w.pidfd }
+
+func (w *worker) Lease() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lease
+}
+
+func (w *worker) Status() Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.status
+}
+
+func (w *worker) Renew(ctx context.Context, token string) error {
+	if token == "" || len(token) > MaxToken {
+		return &Error{Kind: KindToken, Reason: "no token, or longer than 16 KiB"}
+	}
+	select {
+	case <-w.exited:
+		return &Error{Kind: KindRefused, Reason: "the worker has ended"}
+	default:
+	}
+	a, err := w.c.ask(ctx, func(seq uint64) Frame {
+		return RenewRequest{Seq: seq, Handle: w.handle, Token: token}
+	})
+	if err != nil {
+		return err
+	}
+	r, ok := a.frame.(Renewed)
+	if !ok {
+		return w.c.unexpected(a.frame)
+	}
+	w.mu.Lock()
+	w.lease = fromMilli(r.Lease)
+	w.mu.Unlock()
+	return nil
+}
+
+// Stop closes stdin and asks the monitor to see to the rest.
+func (w *worker) Stop() {
+	w.stop.Do(func() {
+		w.stdin.Close()
+		select {
+		case <-w.exited:
+			return
+		default:
+		}
+		go w.c.send(func(seq uint64) Frame { return KillRequest{Seq: seq, Handle: w.handle} })
+	})
+}
+
+// discard ends a worker that nobody waits for any more.
+func (w *worker) discard() {
+	w.Stop()
+	w.closeFiles()
+}
+
+func (w *worker) closeFiles() {
+	for _, f := range []*os.File{w.stdin, w.stdout, w.stderr, w.pidfd} {
+		f.Close()
+	}
+}
+
+func (w *worker) end(s Status) {
+	w.mu.Lock()
+	w.status = s
+	w.mu.Unlock()
+	w.pidfd.Close()
+	close(w.exited)
+}

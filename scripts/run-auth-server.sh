@@ -183,6 +183,7 @@ check_port "$MCP_PORT"
 prepare_programs
 prepare_state
 if am_root; then ensure_system_users; fi
+trap 'abandon "$run"; exit 130' INT TERM HUP
 begin_run "$run" authenticated "$url"
 server_certificate
 if [ -n "$demo" ]; then start_demo; fi
@@ -208,4 +209,5 @@ if [ -n "$foreground" ]; then
 fi
 launch "$run/server.pid" "$run/server.log" "$BIN/gatehouse" serve
 wait_ready "$LAUNCHED" 30 "$run/server.log" "https://$(probe_host):$MCP_PORT/healthz" "${MCP_TLS_CERT:-}" || { abandon "$run"; exit 1; }
+trap - INT TERM HUP
 print_info "$LAUNCHED" "$run/server.log" "$(listening "$run/server.log")"

@@ -37,6 +37,7 @@ check_port "$MCP_PORT"
 prepare_programs
 prepare_state
 if am_root; then ensure_system_users; fi
+trap 'abandon "$run"; exit 130' INT TERM HUP
 begin_run "$run" loopback "$url"
 
 print_info() {
@@ -61,4 +62,5 @@ if [ -n "$foreground" ]; then
 fi
 launch "$run/server.pid" "$run/server.log" "$BIN/gatehouse" serve
 wait_ready "$LAUNCHED" 30 "$run/server.log" "http://127.0.0.1:$MCP_PORT/healthz" || { abandon "$run"; exit 1; }
+trap - INT TERM HUP
 print_info "$LAUNCHED" "$run/server.log" "$(listening "$run/server.log")"

@@ -29,8 +29,8 @@ const (
 
 // Dev is a development authority in a directory: the CA in dev-ca.pem (0644)
 // and dev-ca.key (0600), leaves in NAME.pem and NAME.key. All leaves are for
-// localhost, 127.0.0.1 and ::1, and the CA is constrained to loopback names,
-// so that trusting it cannot endanger any other site.
+// localhost, 127.0.0.1 and ::1, and the CA may vouch for no other host name, so
+// that trusting it cannot endanger another site.
 type Dev struct {
 	Dir string
 	Now func() time.Time // nil: time.Now
@@ -108,12 +108,10 @@ func (d Dev) makeAuthority(certFile, keyFile string) (authority, error) {
 	tmpl.IsCA = true
 	tmpl.MaxPathLenZero = true
 	tmpl.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
+	// No constraint on addresses: clients built on BoringSSL, Claude Code among
+	// them, refuse a chain that has one.
 	tmpl.PermittedDNSDomainsCritical = true
 	tmpl.PermittedDNSDomains = []string{"localhost"}
-	tmpl.PermittedIPRanges = []*net.IPNet{
-		{IP: net.IPv4(127, 0, 0, 0).To4(), Mask: net.CIDRMask(8, 32)},
-		{IP: net.IPv6loopback, Mask: net.CIDRMask(128, 128)},
-	}
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
 	if err != nil {
 		return authority{}, err

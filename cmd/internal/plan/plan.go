@@ -130,6 +130,8 @@ type Front struct {
 	Lifetime        Lifetime      `json:"lifetime"`
 	DrainLimit      time.Duration `json:"drain_limit"`
 	LogLevel        string        `json:"log_level"`
+	Trace           bool          `json:"trace"`       // log every message, never headers or tokens
+	TraceLimit      int           `json:"trace_limit"` // how much of a message's body, in bytes; 0 shows none
 	Demo            bool          `json:"demo"`
 }
 

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -54,7 +53,7 @@ type attempt struct {
 }
 
 var waysBack = []attempt{
-	{"raise all capabilities", raiseAll},
+	{"raise a capability", raiseAny},
 	{"raise an ambient capability", func() error {
 		return unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, unix.CAP_SYS_ADMIN, 0, 0)
 	}},
@@ -103,11 +102,27 @@ func raw(trap, a, b, c uintptr) error {
 	return nil
 }
 
-func raiseAll() error {
-	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	const all = ^uint32(0)
-	d := [2]unix.CapUserData{{Effective: all, Permitted: all, Inheritable: all}, {Effective: all >> 23, Permitted: all >> 23, Inheritable: all >> 23}}
-	return raw(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&hdr)), uintptr(unsafe.Pointer(&d[0])), 0)
+// raiseAny tries each capability that no process of ours keeps.
+func raiseAny() error {
+	now, err := current()
+	if err != nil {
+		return nil // can't try, so not proven
+	}
+	for c := 0; c <= unix.CAP_LAST_CAP; c++ {
+		if slices.Contains([]Capability{Chown, DACReadSearch, Kill, SetGID, SetUID, SetPCap}, Capability(c)) {
+			continue
+		}
+		want := now.permitted | 1<<c
+		hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		d := [2]unix.CapUserData{
+			{Effective: uint32(want), Permitted: uint32(want)},
+			{Effective: uint32(want >> 32), Permitted: uint32(want >> 32)},
+		}
+		if unix.Capset(&hdr, &d[0]) == nil { // of this thread alone
+			return nil
+		}
+	}
+	return unix.EPERM
 }
 
 func sameHostname() error {

@@ -40,13 +40,19 @@ stop_run() {
   if [ "$failed" = 0 ]; then rm -f "$1"/*.pid "$1/info"; fi
 }
 
-# listeners PORT: the processes that listen there, as far as we may know.
-listeners() {
-  local hex local_address state inode sockets=' ' fd target pid
+# sockets PORT: what listens there, as /proc names it.
+sockets() {
+  local hex local_address state inode
   hex=$(printf '%04X' "$1")
   while read -r _ local_address _ state _ _ _ _ _ inode _; do
-    if [ "${local_address##*:}" = "$hex" ] && [ "$state" = 0A ]; then sockets+="socket:[$inode] "; fi
+    if [ "${local_address##*:}" = "$hex" ] && [ "$state" = 0A ]; then printf 'socket:[%s] ' "$inode"; fi
   done < <(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null)
+}
+
+# listeners PORT: the processes that listen there, as far as we may know.
+listeners() {
+  local sockets fd target pid
+  sockets=" $(sockets "$1")"
   [ "$sockets" != ' ' ] || return 0
   for fd in /proc/[0-9]*/fd/*; do
     target=$(readlink "$fd" 2>/dev/null) || continue
@@ -58,6 +64,10 @@ listeners() {
 stop_listener() {
   local pid all ours=()
   all=$(listeners "$1")
+  if [ -z "$all" ] && [ -n "$(sockets "$1")" ]; then
+    note "something listens on port $1 that this user may not look at: a server of another user, or one that was started by hand (end its gatehouse-monitor with kill)"
+    failed=1
+  fi
   for pid in $all; do
     case $(program_of "$pid") in
       gatehouse-monitor | gatehouse-demo) ours+=("$pid") ;;

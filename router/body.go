@@ -8,12 +8,10 @@ import (
 	"time"
 )
 
-// How long a body may take: bodyTime, and more for what has arrived at bodyRate.
 const (
-	bodyTime  = 20 * time.Second
-	bodyRate  = 8 << 10 // bytes a second
-	smallBody = 4 << 10 // what a pooled buffer holds at first
-	keepBody  = 64 << 10
+	bodyRate  = 8 << 10  // bytes a second: what has arrived earns more time
+	smallBody = 4 << 10  // what a pooled buffer holds at first
+	keepBody  = 64 << 10 // larger ones do not go back to the pool
 )
 
 var bodies = sync.Pool{New: func() any { b := make([]byte, 0, smallBody); return &b }}
@@ -34,7 +32,7 @@ func readBody(v *visit, r *http.Request, limit int64) (*[]byte, *refusal) {
 	start := time.Now()
 	for {
 		if d != nil {
-			d.SetReadDeadline(start.Add(bodyTime + time.Duration(len(b)/bodyRate)*time.Second))
+			d.SetReadDeadline(start.Add(v.pace.body + time.Duration(len(b)/bodyRate)*time.Second))
 		}
 		if len(b) == cap(b) {
 			b = append(b, 0)[:len(b)]

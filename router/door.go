@@ -68,6 +68,7 @@ type Door struct {
 	servers  []*server
 	routes   http.Handler
 	allows   map[string]string // path to Allow, for methods that HTTP does not know
+	pace     pace
 	draining atomic.Bool
 }
 
@@ -81,7 +82,7 @@ func New(cfg Config) (*Door, error) {
 	case cfg.MaxBody <= 0:
 		return nil, errors.New("make the door: no limit for bodies")
 	}
-	d := &Door{cfg: cfg, allows: map[string]string{}}
+	d := &Door{cfg: cfg, allows: map[string]string{}, pace: usual}
 	for i, s := range cfg.Servers {
 		p, err := prepare(uint16(i), s, cfg)
 		if err != nil {
@@ -229,7 +230,7 @@ func (d *Door) guarded(s *server, methods map[string]protected) http.Handler {
 func (d *Door) audited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := visits.Get().(*visit)
-		*v = visit{ResponseWriter: w, start: time.Now(), line: audit.Line{
+		*v = visit{ResponseWriter: w, start: time.Now(), pace: d.pace, line: audit.Line{
 			Remote: r.RemoteAddr, Protocol: r.Proto, Method: r.Method, Path: r.URL.Path,
 		}}
 		defer func() {

@@ -127,7 +127,7 @@ func TestDoorAuthenticated(t *testing.T) {
 
 		{"malformed", post("/mcp", initBody, headers("x.y.z")), 401, invalid("malformed token"), refused("malformed token"), nil},
 		{"too long", post("/mcp", initBody, headers(strings.Repeat("a", 9000)+".b.c")), 401, invalid("malformed token"), refused("malformed token"), nil},
-		{"foreign signature", post("/mcp", initBody, headers(r.mint(authtest.SignedAs(authtest.NewKey("RS256"))))), 401, invalid("unverifiable token"), refused("unverifiable token"), nil},
+		{"foreign signature", post("/mcp", initBody, headers(r.mint(authtest.SignedAs(authtest.NewKey("ES256"))))), 401, invalid("unverifiable token"), refused("unverifiable token"), nil},
 		{"expired", post("/mcp", initBody, headers(r.mint(authtest.Claim("iat", past-60), authtest.Claim("exp", past)))), 401, invalid("expired"), refused("expired"), nil},
 		{"not yet valid", post("/mcp", initBody, headers(r.mint(authtest.Claim("nbf", time.Now().Add(time.Hour).Unix())))), 401, invalid("not yet valid"), refused("not yet valid"), nil},
 		{"wrong audience", post("/mcp", initBody, headers(r.mint(authtest.Claim("aud", "account")))), 401, invalid("wrong audience"), refused("wrong audience"), nil},

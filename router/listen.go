@@ -39,7 +39,7 @@ func (d *Door) listen(v *visit, r *http.Request, s *server, c auth.Caller) {
 	e, err := v.stream()
 	for err == nil {
 		var item session.Item
-		item, err = x.Next(r.Context(), keepalive)
+		item, err = x.Next(r.Context(), v.pace.keepalive)
 		switch {
 		case err == nil:
 			err = e.message(item.Bytes)

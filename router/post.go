@@ -3,16 +3,11 @@ package router
 import (
 	"errors"
 	"net/http"
-	"time"
 
 	"gatehouse/auth"
 	"gatehouse/session"
 	"gatehouse/session/jsonrpc"
 )
-
-// firstWait is how long an answer may take and still be plain JSON; what takes
-// longer, or begins with another message, becomes a stream.
-const firstWait = 100 * time.Millisecond
 
 // post takes one message from a client (MCP 2025-11-25, Transports, "Sending
 // Messages to the Server"). Its steps are in the order of the door's checks.
@@ -164,7 +159,7 @@ func (d *Door) call(v *visit, r *http.Request, s *server, sess *session.Session,
 	defer x.Close()
 	var item session.Item
 	if acc.events {
-		item, err = x.Next(ctx, firstWait)
+		item, err = x.Next(ctx, v.pace.first)
 	} else {
 		item, err = x.Next(ctx, 0)
 	}
@@ -226,7 +221,7 @@ func (d *Door) follow(v *visit, r *http.Request, s *server, x *session.Exchange,
 				break
 			}
 		}
-		item, err = x.Next(r.Context(), keepalive)
+		item, err = x.Next(r.Context(), v.pace.keepalive)
 		if errors.Is(err, session.ErrWait) {
 			item, err = session.Item{}, e.comment()
 		} else if err != nil {

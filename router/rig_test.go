@@ -59,7 +59,7 @@ func loopback(c *Config, s *session.Config) {
 // newRig serves /mcp, which wants mcp:use, and /other, which wants files too.
 func newRig(t *testing.T, sp spawn.Spawner, options ...rigOption) *rig {
 	t.Helper()
-	r := &rig{t: t, issuer: authtest.NewIssuer(authtest.IssuerURL), audit: new(lockedBuffer), clients: map[string]*http.Client{}}
+	r := &rig{t: t, issuer: newIssuer(), audit: new(lockedBuffer), clients: map[string]*http.Client{}}
 	r.keys = &staticKeys{set: authtest.KeySet(r.issuer)}
 	r.spawner = &countingSpawner{Spawner: sp}
 	cfg := Config{AdvertiseMetadata: true, MaxBody: 1 << 20, Audit: audit.New(r.audit), AllowedOrigins: []string{"https://app.test"}}
@@ -93,6 +93,14 @@ func newRig(t *testing.T, sp spawn.Spawner, options ...rigOption) *rig {
 	r.door = door
 	r.serve(!cfg.Loopback)
 	return r
+}
+
+// newIssuer is authtest.NewIssuer with a key that is made in no time.
+func newIssuer() *authtest.Issuer {
+	return &authtest.Issuer{
+		URL: authtest.IssuerURL, Profile: token.ProfileRFC9068, Audience: authtest.Audience, Now: time.Now,
+		Keys: []*authtest.Key{authtest.NewKey("ES256")},
+	}
 }
 
 func (r *rig) serve(withTLS bool) {
@@ -305,3 +313,8 @@ func selfSigned(t testing.TB) *tls.Certificate {
 func withLocalAddr(ctx context.Context, a *net.TCPAddr) context.Context {
 	return context.WithValue(ctx, http.LocalAddrContextKey, net.Addr(a))
 }
+
+type (
+	ctxt   = context.Context
+	dialer = func(context.Context, string, string) (net.Conn, error)
+)

@@ -1,13 +1,6 @@
 package router
 
-import (
-	"net/http"
-	"time"
-)
-
-// keepalive is how long a stream may be silent before a comment is sent, so that
-// proxies do not close it.
-const keepalive = 15 * time.Second
+import "net/http"
 
 // events writes one response as a stream of events (HTML, "Server-sent events").
 // Each event holds one complete JSON-RPC message on one data line and has no id:

@@ -9,13 +9,25 @@ import (
 	"gatehouse/auth/audit"
 )
 
-// How long a write may be blocked before the client is cut off, and how much is
-// written under one such limit: a client that reads slowly is served, one that
-// does not read is not.
-const (
-	writeLimit = 5 * time.Second
-	writeChunk = 64 << 10
-)
+// pace is how long things may take on a connection.
+type pace struct {
+	// first is how long an answer may take and still be plain JSON; what takes
+	// longer, or begins with another message, becomes a stream.
+	first time.Duration
+	// keepalive is how long a stream may be silent before a comment is sent, so
+	// that proxies do not close it.
+	keepalive time.Duration
+	// blocked is how long a write may be blocked before the client is cut off.
+	blocked time.Duration
+	// body is how long a body may take, beside what has arrived at bodyRate.
+	body time.Duration
+}
+
+var usual = pace{first: 100 * time.Millisecond, keepalive: 15 * time.Second, blocked: 5 * time.Second, body: 20 * time.Second}
+
+// writeChunk is how much is written under one limit of a blocked write: a client
+// that reads slowly is served, one that does not read is not.
+const writeChunk = 64 << 10
 
 // visit is one request on its way through the door: the response writer that
 // every handler gets, and the line that will be written about it.
@@ -23,6 +35,7 @@ type visit struct {
 	http.ResponseWriter
 	line  audit.Line
 	start time.Time
+	pace  pace
 	wrote bool // the header was
 }
 
@@ -58,12 +71,12 @@ type deadliner interface {
 	SetWriteDeadline(time.Time) error
 }
 
-// arm limits how long what is written next may be blocked. Of the connection's
-// last response the limit stays on until Idle lifts it, so that the flush after
-// the handler is limited as well.
+// arm limits how long what is written next may be blocked. After a response the
+// limit stays on until the connection is idle (see liftLimits), so that what is
+// flushed after the handler is limited as well.
 func (v *visit) arm() {
 	if d, ok := v.ResponseWriter.(deadliner); ok {
-		d.SetWriteDeadline(time.Now().Add(writeLimit)) // without support there is no limit
+		d.SetWriteDeadline(time.Now().Add(v.pace.blocked)) // without support there is no limit
 	}
 }
 

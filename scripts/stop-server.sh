@@ -62,7 +62,7 @@ listeners() {
 
 # stop_listener PORT: a server that no script started.
 stop_listener() {
-  local pid all ours=()
+  local pid all parent ours=()
   all=$(listeners "$1")
   if [ -z "$all" ] && [ -n "$(sockets "$1")" ]; then
     note "something listens on port $1 that this user may not look at: a server of another user, or one that was started by hand (end its gatehouse-monitor with kill)"
@@ -71,7 +71,10 @@ stop_listener() {
   for pid in $all; do
     case $(program_of "$pid") in
       gatehouse-monitor | gatehouse-demo) ours+=("$pid") ;;
-      gatehouse) ;; # the front end: its monitor ends it
+      gatehouse) # the front end: its monitor, which may hide its files, ends it
+        parent=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null || true)
+        if [ -n "$parent" ] && [ "$(program_of "$parent")" = gatehouse-monitor ]; then ours+=("$parent"); fi
+        ;;
       *)
         note "port $1 belongs to process $pid ($(program_of "$pid")), which is not Gatehouse; left alone"
         failed=1
@@ -79,6 +82,7 @@ stop_listener() {
     esac
   done
   for pid in "${ours[@]}"; do
+    start_time "$pid" >/dev/null || continue # ended with the one before
     if end_process "$pid" 30; then say "stopped process $pid on port $1"; stopped=1; else failed=1; fi
   done
 }

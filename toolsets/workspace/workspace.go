@@ -1,0 +1,122 @@
+// Package workspace is what the workspace toolsets are handed: the session's
+// views, and the Go program of each. It takes the view's lock for a call and
+// brings the program up to date.
+package workspace
+
+import (
+	"context"
+	"sync"
+
+	"gatehouse/toolsets"
+	"gatehouse/toolsets/program"
+	"gatehouse/toolsets/view"
+)
+
+// Workspace is the views of a session and their programs.
+type Workspace struct {
+	Views *view.Set
+
+	mu       sync.Mutex // guards what follows
+	env      []string   // of the go command
+	programs map[*view.View]*program.Program
+}
+
+// New returns the workspace of a set of views. env is the whole environment of
+// the go command and of what is built and run.
+func New(views *view.Set, env []string) *Workspace {
+	w := &Workspace{Views: views, env: env, programs: map[*view.View]*program.Program{}}
+	views.SetChecker(w.check)
+	return w
+}
+
+// GoEnv returns the environment of the go command.
+func (w *Workspace) GoEnv() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.env
+}
+
+// SetGoEnv replaces it; for views that are opened afterwards.
+func (w *Workspace) SetGoEnv(env []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.env = env
+}
+
+func (w *Workspace) program(v *view.View) *program.Program {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := w.programs[v]
+	if p == nil {
+		p = program.New(v.Dir, w.env)
+		w.programs[v] = p
+	}
+	return p
+}
+
+// Session is one call's hold on a view.
+type Session struct {
+	View   *view.View
+	Prog   *program.Program
+	unlock func()
+}
+
+// Close lets the view go.
+func (s *Session) Close() { s.unlock() }
+
+// Open opens the view of a call and holds it, for writing alone if write is set.
+func (w *Workspace) Open(ctx context.Context, c *toolsets.Call, write bool) (*Session, error) {
+	v, err := w.Views.Open(ctx, c.View)
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := v.Lock(ctx, write)
+	if err != nil {
+		return nil, err
+	}
+	return &Session{View: v, Prog: w.program(v), unlock: unlock}, nil
+}
+
+// Load brings the program of the session's view up to date.
+func (s *Session) Load(ctx context.Context, c *toolsets.Call) (*program.Snapshot, error) {
+	return s.Prog.Load(ctx, c.Progress)
+}
+
+// Read opens the view for reading and loads its program.
+func (w *Workspace) Read(ctx context.Context, c *toolsets.Call) (*Session, *program.Snapshot, error) {
+	s, err := w.Open(ctx, c, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	snap, err := s.Load(ctx, c)
+	if err != nil {
+		s.Close()
+		return nil, nil, err
+	}
+	return s, snap, nil
+}
+
+// MarkRead notes that the session has seen a declaration.
+func (s *Session) MarkRead(d *program.Decl) {
+	s.View.MarkRead(d.Pkg.Dir, d.Name, d.Text())
+}
+
+// check is the view.Checker: all errors of the view's packages.
+func (w *Workspace) check(ctx context.Context, v *view.View) ([]string, error) {
+	snap, err := w.program(v).Load(ctx, nil)
+	if err != nil {
+		// A tree that can't be loaded has this one error.
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		return []string{"go: 0:0: " + err.Error()}, nil
+	}
+	if err := snap.CheckAll(ctx, nil); err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, q := range snap.Broken() {
+		out = append(out, q.Errors()...)
+	}
+	return out, nil
+}

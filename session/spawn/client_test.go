@@ -205,7 +205,9 @@ func TestManySpawnsAtOnceKeepTheirAnswers(t *testing.T) {
 
 func TestRefusalCarriesKindAndRetry(t *testing.T) {
 	c, m := newFakeMonitor(t, nil)
-	go func() { m.send(Refused{Seq: m.next().(SpawnRequest).Seq, Kind: KindRate, RetryAfter: 2500, Reason: "slow down"}) }()
+	go func() {
+		m.send(Refused{Seq: m.next().(SpawnRequest).Seq, Kind: KindRate, RetryAfter: 2500, Reason: "slow down"})
+	}()
 	_, err := c.Spawn(t.Context(), Request{})
 	var e *Error
 	if !errors.As(err, &e) || *e != (Error{Kind: KindRate, Reason: "slow down", RetryAfter: 2500 * time.Millisecond}) {

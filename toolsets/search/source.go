@@ -158,8 +158,8 @@ func grepFile(root, name string, match matcher, need int) []Hit {
 	line, counted := 1, 0
 	for from := 0; from <= len(src) && len(out) < need; {
 		start, end := match(src, from)
-		if start < 0 {
-			break
+		if start < 0 || start == len(src) && start > 0 && src[start-1] == '\n' {
+			break // what follows the last newline is no line
 		}
 		line += bytes.Count(src[counted:start], []byte("\n"))
 		counted = start

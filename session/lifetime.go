@@ -69,9 +69,10 @@ func (s *Session) renew() {
 // clocks count how long a session was quiet. They count in passes of the reaper,
 // so that a suspended host or a stalled process ends nobody.
 type clocks struct {
-	sign  int64         // lastSign at the last pass
-	quiet time.Duration // since a sign of the client
-	away  time.Duration // since then without a stream and without a call
+	sign    int64         // lastSign at the last pass
+	present bool          // there was a stream or a call at the last pass
+	quiet   time.Duration // since a sign of the client
+	away    time.Duration // since then without a stream and without a call
 }
 
 // reap looks at all sessions once an interval.
@@ -126,15 +127,15 @@ func (s *Session) pass() string {
 // that left its call running is, but not away.
 func (c *clocks) count(sign int64, interval time.Duration, attended, present bool) {
 	if attended || sign != c.sign {
-		*c = clocks{sign: sign}
+		*c = clocks{sign: sign, present: present}
 		return
 	}
 	c.quiet += interval
-	if present {
+	c.away += interval
+	if present || c.present {
 		c.away = 0
-	} else {
-		c.away += interval
 	}
+	c.present = present
 }
 
 // streamLost ends the session at once when that is the policy.

@@ -23,7 +23,7 @@ type outbox struct {
 	mu     sync.Mutex // guards what follows
 	queue  bridge.Queue
 	stream *Stream // the open one
-	had    bool    // there was one
+	had    bool    // there was one, and it was not us who ended it
 	over   error   // why there is none any more
 	missed int     // notifications that had to make room
 }

@@ -117,6 +117,7 @@ func (x *Stream) take() (item Item, ok bool, err error) {
 	case o.stream != x:
 		return item, false, ErrReplaced
 	case !at.IsZero() && !x.s.t.now().Before(at):
+		o.had = false // it is not the client that closes this stream
 		return item, false, ErrExpired
 	}
 	m, ok := o.queue.Pop()
@@ -147,10 +148,10 @@ func (x *Stream) Close() {
 			o.hold(id)
 		}
 	}
-	over := o.over
+	lost := last && o.had && o.over == nil
 	o.mu.Unlock()
 	s.touch()
-	if last && over == nil {
+	if lost {
 		s.streamLost()
 	}
 }

@@ -140,6 +140,7 @@ type Bridge struct {
 	workers  sync.WaitGroup // reader, stderr, replies
 	done     chan struct{}  // closed when reason is set
 	eof      chan struct{}  // closed when the worker's stdout ended
+	silent   chan struct{}  // closed when its stderr did
 	finished chan struct{}  // closed when nothing is left
 
 	drain stderrDrain // of the stderr goroutine; read when it has ended
@@ -155,6 +156,7 @@ func New(w spawn.Worker, cfg Config, up Upstream, log zerolog.Logger) *Bridge {
 		calls:     map[uint64]*Call{},
 		done:      make(chan struct{}),
 		eof:       make(chan struct{}),
+		silent:    make(chan struct{}),
 		finished:  make(chan struct{}),
 	}
 	b.room.L = &b.mu
@@ -177,6 +179,7 @@ func (b *Bridge) Start() {
 	go func() {
 		defer b.workers.Done()
 		b.drain.run(b.stderr)
+		close(b.silent)
 	}()
 	go b.watch()
 }
@@ -259,6 +262,7 @@ func (b *Bridge) watch() {
 		}
 		within(lastWords, b.eof)
 	}
+	within(lastWords, b.silent)
 	_, _ = b.out.Close(), b.stderr.Close()
 	b.workers.Wait()
 	b.report()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Server is a small stdio MCP server whose tools do what their names say, good and
@@ -19,7 +20,8 @@ type Server struct {
 
 // Run serves until its input ends.
 func (s Server) Run(p *Process) int {
-	c := &Conn{p: p, server: s, asked: map[int]chan message{}, exit: make(chan int, 1)}
+	c := &Conn{p: p, server: s, asked: map[int]chan message{}, exit: make(chan int, 1), ended: make(chan struct{})}
+	defer close(c.ended)
 	go func() {
 		c.serve()
 		c.Exit(0)
@@ -46,6 +48,7 @@ type Conn struct {
 	p      *Process
 	server Server
 	exit   chan int
+	ended  chan struct{} // closed when Run returns
 
 	mu        sync.Mutex // guards what follows and writes
 	asked     map[int]chan message
@@ -93,8 +96,18 @@ func (c *Conn) Ask(method, params string) string {
 			return "error " + string(m.Error)
 		}
 		return string(m.Result)
-	case <-c.p.Killed:
-		return "killed"
+	case <-c.ended:
+		return "ended"
+	}
+}
+
+// sleep waits for d, or for the end of the worker.
+func (c *Conn) sleep(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-c.ended:
 	}
 }
 

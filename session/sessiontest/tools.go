@@ -23,7 +23,7 @@ type call struct {
 	id json.RawMessage
 }
 
-func (p call) wait() { time.Sleep(time.Duration(p.Arguments.MS) * time.Millisecond) }
+func (p call) wait(c *Conn) { c.sleep(time.Duration(p.Arguments.MS) * time.Millisecond) }
 
 // params is what the tool was told to send, {} by default.
 func (p call) params() string {
@@ -48,7 +48,7 @@ func init() {
 		"initialize": initParam, // answers with the params of initialize
 		"stderr":     stderr,    // writes n bytes to stderr, in lines when text is "lines"
 		"never":      func(*Conn, call) {},
-		"die":        func(c *Conn, p call) { p.wait(); c.Exit(p.Arguments.N) },
+		"die":        func(c *Conn, p call) { p.wait(c); c.Exit(p.Arguments.N) },
 		"close":      func(c *Conn, _ call) { _ = c.p.Out.Close() }, // closes stdout and lives on
 		"raw":        func(c *Conn, p call) { c.Write(p.Arguments.Text) },
 		"foreign":    foreign, // answers an id that it was not given
@@ -62,7 +62,7 @@ func init() {
 
 func echo(c *Conn, p call) {
 	if p.Arguments.MS > 0 {
-		p.wait()
+		p.wait(c)
 	}
 	c.text(p.id, p.Arguments.Text)
 }
@@ -76,7 +76,7 @@ func progress(c *Conn, p call) {
 		if p.Meta.ProgressToken != nil {
 			c.Notify("notifications/progress", fmt.Sprintf(`{"progressToken":%s,"progress":%d}`, p.Meta.ProgressToken, i+1))
 		}
-		p.wait()
+		p.wait(c)
 	}
 	c.text(p.id, p.Arguments.Text)
 }
@@ -84,7 +84,7 @@ func progress(c *Conn, p call) {
 func notify(c *Conn, p call) {
 	for range max(p.Arguments.N, 1) {
 		c.Notify(p.Arguments.Method, p.params())
-		p.wait()
+		p.wait(c)
 	}
 	c.text(p.id, p.Arguments.Text)
 }

@@ -21,6 +21,7 @@ type Registry struct {
 	mu      sync.Mutex // guards running, next
 	running map[int]context.CancelCauseFunc
 	next    int
+	calls   sync.WaitGroup
 }
 
 // Config chooses what a Registry serves.
@@ -218,7 +219,9 @@ func (r *Registry) track(ctx context.Context) (context.Context, func()) {
 	id := r.next
 	r.next++
 	r.running[id] = cancel
+	r.calls.Add(1)
 	return ctx, func() {
+		defer r.calls.Done()
 		r.mu.Lock()
 		delete(r.running, id)
 		r.mu.Unlock()
@@ -235,4 +238,20 @@ func (r *Registry) Interrupt() int {
 		cancel(ErrInterrupted)
 	}
 	return len(r.running)
+}
+
+// Drain waits until no call runs any more, or ctx ends. Nobody may start calls
+// meanwhile. It reports whether all have ended.
+func (r *Registry) Drain(ctx context.Context) bool {
+	done := make(chan struct{})
+	go func() {
+		r.calls.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

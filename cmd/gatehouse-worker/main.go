@@ -10,13 +10,20 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"gatehouse/session/settings"
 	"gatehouse/toolsets"
+	"gatehouse/toolsets/browsing"
+	"gatehouse/toolsets/listing"
+	"gatehouse/toolsets/run"
+	"gatehouse/toolsets/search"
 	"gatehouse/toolsets/session"
+	"gatehouse/toolsets/view"
 	"gatehouse/toolsets/worker"
+	"gatehouse/toolsets/workspace"
 )
 
 // version is set by the linker.
@@ -24,6 +31,8 @@ var version = "dev"
 
 func main() {
 	unix.Umask(0o077)
+	// What a tool's processes leave behind becomes our child, and ends with us.
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	p := worker.Program{Name: "gatehouse-worker", Version: version, Build: build}
@@ -45,11 +54,37 @@ func build(in worker.Input) (*worker.Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg := view.Config{StateDir: in.StateDir, Account: account(), Name: in.Settings.Name, Email: in.Settings.Email,
+		Env: run.Env(inherited()), IdleEnd: in.Settings.IdleEnd, Now: time.Now}
+	if in.Log != nil {
+		cfg.Log = in.Log.Warn
+	}
+	if w := in.Settings.Workspace; w != nil {
+		if cfg.Repository, err = filepath.Abs(w.Repository); err != nil {
+			return nil, err
+		}
+		cfg.Branch = w.Branch
+	}
+	views := view.NewSet(cfg)
+	ws := workspace.New(views, goEnv(in.StateDir))
 	id := session.NewIdentity(in.Settings, account(), os.Getuid(), os.Getgid(), os.Getpid(), groups, cwd)
-	return &worker.Set{
-		Available: []toolsets.Toolset{session.New(id)},
-		Default:   []string{"session"},
-	}, nil
+	set := &worker.Set{
+		Available: []toolsets.Toolset{
+			session.New(id, ws, time.Now),
+			listing.New(ws),
+			browsing.New(ws),
+			search.New(ws),
+		},
+		Footer: views.Footer,
+		Close: func(reason string) {
+			run.EndChildren()
+			views.Close(reason)
+		},
+	}
+	for _, ts := range set.Available {
+		set.Default = append(set.Default, ts.Name)
+	}
+	return set, nil
 }
 
 // account is the name of the account that the process really runs as.

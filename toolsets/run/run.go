@@ -257,3 +257,33 @@ func Env(parts ...[]string) []string {
 	}
 	return out
 }
+
+// EndChildren kills every child of this process. It is for the end of a worker
+// that adopts its orphans (PR_SET_CHILD_SUBREAPER), when nothing may be left.
+func EndChildren() {
+	self := strconv.Itoa(os.Getpid())
+	for range 50 {
+		found := false
+		procs, err := os.ReadDir("/proc")
+		if err != nil {
+			return
+		}
+		for _, p := range procs {
+			stat, err := os.ReadFile("/proc/" + p.Name() + "/stat")
+			if err != nil {
+				continue
+			}
+			// pid (name) state ppid …; the name may hold anything.
+			f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+			pid, err := strconv.Atoi(p.Name())
+			if err != nil || len(f) < 2 || f[1] != self || f[0] == "Z" {
+				continue
+			}
+			found = unix.Kill(pid, unix.SIGKILL) == nil || found
+		}
+		if !found {
+			return
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
@@ -23,6 +24,9 @@ import (
 
 // MaxInstructions is how many characters the operator's instructions may have.
 const MaxInstructions = 32_768
+
+// drainLimit is how long running calls may take to notice that the session ends.
+const drainLimit = 3 * time.Second
 
 // Program is one worker program: its name and what it can serve.
 type Program struct {
@@ -222,6 +226,11 @@ func (p Program) serve(ctx context.Context, s settings.Settings, set *Set, w Wor
 	err = Serve(ctx, Server{Name: p.Name, Version: p.Version, Title: s.Title,
 		Instructions: instructions(s.Instructions, reg), Log: quiet(log)}, reg, w.Stdin, w.Stdout)
 	reg.Interrupt()
+	drain, stop := context.WithTimeout(context.Background(), drainLimit)
+	defer stop()
+	if !reg.Drain(drain) {
+		log.Warn("a call did not end in time")
+	}
 	reason := "the client's end of the connection was closed"
 	switch {
 	case err != nil:

@@ -230,9 +230,7 @@ func (d *Door) guarded(s *server, methods map[string]protected) http.Handler {
 func (d *Door) audited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := visits.Get().(*visit)
-		*v = visit{ResponseWriter: w, start: time.Now(), pace: d.pace, line: audit.Line{
-			Remote: r.RemoteAddr, Protocol: r.Proto, Method: r.Method, Path: r.URL.Path,
-		}}
+		v.begin(w, r, d.pace)
 		defer func() {
 			fault := recover()
 			if fault != nil && fault != http.ErrAbortHandler {
@@ -244,7 +242,7 @@ func (d *Door) audited(next http.Handler) http.Handler {
 			}
 			v.line.Duration = time.Since(v.start)
 			d.cfg.Audit.Request(&v.line)
-			*v = visit{}
+			v.forget()
 			visits.Put(v)
 			if fault != nil {
 				panic(http.ErrAbortHandler) // the response is torn: tear the stream too

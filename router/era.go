@@ -32,8 +32,9 @@ type asked struct {
 	message  *jsonrpc.Message
 }
 
-func ask(r *http.Request, m *jsonrpc.Message) *asked {
-	return &asked{r.Method, r.Header["Mcp-Protocol-Version"], r.Header["Mcp-Session-Id"], m}
+func (v *visit) ask(r *http.Request, m *jsonrpc.Message) *asked {
+	v.asked = asked{r.Method, r.Header["Mcp-Protocol-Version"], r.Header["Mcp-Session-Id"], m}
+	return &v.asked
 }
 
 // way is where a request goes.

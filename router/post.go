@@ -21,26 +21,26 @@ func (d *Door) post(v *visit, r *http.Request, s *server, c auth.Caller) {
 		v.refuse(&refusal{kind: kindAccept, reason: "Accept admits neither JSON nor events"})
 		return
 	}
-	body, ref := readBody(v, r, d.cfg.MaxBody)
-	if ref != nil {
+	var err error
+	var ref *refusal
+	if v.body, ref = readBody(v, r, d.cfg.MaxBody); ref != nil {
 		v.refuse(ref)
 		return
 	}
-	defer giveBack(body)
-	m, err := jsonrpc.Parse(*body)
-	if err != nil {
-		v.refuse(unparsed(&m, err))
+	m := &v.message
+	if *m, err = jsonrpc.Parse(*v.body); err != nil {
+		v.refuse(unparsed(m, err))
 		return
 	}
-	v.line.Message = messageName(&m)
-	where, ref := ask(r, &m).choose()
+	v.line.Message = messageName(m)
+	where, ref := v.ask(r, m).choose()
 	switch where {
 	case wayInitialize:
-		d.initialize(v, r, s, c, &m, acc)
+		d.initialize(v, r, s, c, m, acc)
 	case wayIgnore:
 		v.empty(http.StatusAccepted)
 	case waySession:
-		d.deliver(v, r, s, c, &m, acc)
+		d.deliver(v, r, s, c, m, acc)
 	default:
 		v.refuse(ref)
 	}
@@ -65,8 +65,21 @@ func messageName(m *jsonrpc.Message) string {
 	if m.Kind == jsonrpc.Response {
 		return "response"
 	}
+	if name, ok := methods[string(m.Method())]; ok {
+		return name // without an allocation
+	}
 	return string(m.Method())
 }
+
+// methods are those that clients send all the time.
+var methods = func() map[string]string {
+	known := map[string]string{}
+	for _, m := range []string{"initialize", "ping", "tools/list", "tools/call", "resources/list", "resources/read", "prompts/list",
+		"prompts/get", "completion/complete", "notifications/initialized", "notifications/cancelled"} {
+		known[m] = m
+	}
+	return known
+}()
 
 // initialize opens a session. The id goes out with a successful answer and with
 // nothing else, so that a worker that fails its handshake leaves nothing behind.
@@ -152,8 +165,9 @@ func (d *Door) call(v *visit, r *http.Request, s *server, sess *session.Session,
 		mode = session.ModeSingle
 	}
 	x, err := sess.Begin(ctx, *m, mode)
+	id := v.keepID()
 	if err != nil {
-		d.unanswered(v, r, s, m, err, acc)
+		d.unanswered(v, r, s, id, err, acc)
 		return
 	}
 	defer x.Close()
@@ -167,14 +181,14 @@ func (d *Door) call(v *visit, r *http.Request, s *server, sess *session.Session,
 	case err == nil && item.Final:
 		v.answer(item.Bytes, acc)
 	case err == nil || errors.Is(err, session.ErrWait):
-		d.follow(v, r, s, x, m, item)
+		d.follow(v, r, s, x, id, item)
 	default:
-		d.unanswered(v, r, s, m, err, acc)
+		d.unanswered(v, r, s, id, err, acc)
 	}
 }
 
 // unanswered ends a call that got no response, where nothing was sent yet.
-func (d *Door) unanswered(v *visit, r *http.Request, s *server, m *jsonrpc.Message, err error, acc accepted) {
+func (d *Door) unanswered(v *visit, r *http.Request, s *server, id []byte, err error, acc accepted) {
 	switch {
 	case errors.Is(err, session.ErrCancelled) && acc.events:
 		v.line.Kind = "cancelled"
@@ -185,7 +199,7 @@ func (d *Door) unanswered(v *visit, r *http.Request, s *server, m *jsonrpc.Messa
 	case r.Context().Err() != nil:
 		v.gone(err)
 	default:
-		v.failed(fromSession(s, err, m.IDBytes()), acc)
+		v.failed(fromSession(s, err, id), acc)
 	}
 }
 
@@ -213,7 +227,7 @@ func (v *visit) answer(b []byte, acc accepted) {
 
 // follow sends what a call brings as events until its response. An error that
 // comes now stays in the stream.
-func (d *Door) follow(v *visit, r *http.Request, s *server, x *session.Exchange, m *jsonrpc.Message, item session.Item) {
+func (d *Door) follow(v *visit, r *http.Request, s *server, x *session.Exchange, id []byte, item session.Item) {
 	e, err := v.stream()
 	for err == nil {
 		if item.Bytes != nil {
@@ -225,7 +239,7 @@ func (d *Door) follow(v *visit, r *http.Request, s *server, x *session.Exchange,
 		if errors.Is(err, session.ErrWait) {
 			item, err = session.Item{}, e.comment()
 		} else if err != nil {
-			d.broken(v, r, s, e, m, err)
+			d.broken(v, r, s, e, id, err)
 			return
 		}
 	}
@@ -240,7 +254,7 @@ func (v *visit) gone(err error) {
 }
 
 // broken ends a stream whose call ended without a response.
-func (d *Door) broken(v *visit, r *http.Request, s *server, e *events, m *jsonrpc.Message, err error) {
+func (d *Door) broken(v *visit, r *http.Request, s *server, e *events, id []byte, err error) {
 	switch {
 	case errors.Is(err, session.ErrCancelled):
 		v.line.Kind = "cancelled"
@@ -249,7 +263,7 @@ func (d *Door) broken(v *visit, r *http.Request, s *server, e *events, m *jsonrp
 		v.gone(err)
 		return
 	}
-	ref := fromSession(s, err, m.IDBytes())
+	ref := fromSession(s, err, id)
 	w := words[ref.kind]
 	v.line.Kind, v.line.Reason = w.name, ref.reason
 	e.message(ref.body(w)) // a client that is gone is nobody to tell

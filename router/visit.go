@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gatehouse/auth/audit"
+	"gatehouse/session/jsonrpc"
 )
 
 // pace is how long things may take on a connection.
@@ -37,9 +38,44 @@ type visit struct {
 	start time.Time
 	pace  pace
 	wrote bool // the header was
+
+	// What a POST brought; here, because visits are used again.
+	body    *[]byte // pooled; message points into it
+	message jsonrpc.Message
+	asked   asked
+	id      []byte // the request's id, once body is gone
 }
 
 var visits = sync.Pool{New: func() any { return new(visit) }}
+
+// begin makes v the visit of a request.
+func (v *visit) begin(w http.ResponseWriter, r *http.Request, p pace) {
+	*v = visit{ResponseWriter: w, start: time.Now(), pace: p, id: v.id[:0], line: audit.Line{
+		Remote: r.RemoteAddr, Protocol: r.Proto, Method: r.Method, Path: r.URL.Path,
+	}}
+}
+
+// forget drops what the visit holds of its request.
+func (v *visit) forget() {
+	v.freeBody()
+	*v = visit{id: v.id[:0]}
+}
+
+// freeBody gives the body back, and with it all that points into it.
+func (v *visit) freeBody() {
+	if v.body != nil {
+		giveBack(v.body)
+		v.body, v.message, v.asked = nil, jsonrpc.Message{}, asked{}
+	}
+}
+
+// keepID frees the body of a request, of which the id alone is needed while the
+// call runs.
+func (v *visit) keepID() []byte {
+	v.id = append(v.id[:0], v.message.IDBytes()...)
+	v.freeBody()
+	return v.id
+}
 
 // Unwrap lets http.ResponseController reach the writer below.
 func (v *visit) Unwrap() http.ResponseWriter { return v.ResponseWriter }

@@ -1,0 +1,133 @@
+package router
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"gatehouse/auth"
+	"gatehouse/auth/audit"
+	"gatehouse/auth/authtest"
+	"gatehouse/auth/identity"
+	"gatehouse/session"
+	"gatehouse/session/jsonrpc"
+	"gatehouse/session/sessiontest"
+
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// BenchmarkPost is one tools/call through the whole door with a remembered token,
+// without a connection: what is ours of a call, the worker's answer included.
+func BenchmarkPost(b *testing.B) {
+	for _, withToken := range []bool{false, true} {
+		name := "loopback"
+		if withToken {
+			name = "token"
+		}
+		b.Run(name, func(b *testing.B) { benchmarkPost(b, withToken) })
+	}
+}
+
+func benchmarkPost(b *testing.B, withToken bool) {
+	issuer := newIssuer()
+	var gate auth.Gate = auth.Loopback{}
+	if withToken {
+		var err error
+		gate, err = auth.NewBearer(auth.BearerConfig{
+			Verifier: authtest.NewVerifier(issuer), Keys: &staticKeys{set: authtest.KeySet(issuer)}, Audiences: []string{authtest.Audience},
+			Required: identity.NewScopes("mcp:use"), MaxTokenBytes: 8 << 10, Now: time.Now,
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	table := session.New(session.Config{MaxSessions: 4}, &sessiontest.Spawner{Worker: echoLines}, zerolog.Nop())
+	defer table.Close()
+	door, err := New(Config{
+		Loopback: !withToken, MaxBody: 1 << 20, Sessions: table, Audit: audit.New(io.Discard),
+		Servers: []Server{{Path: "/mcp", Gate: gate, Resource: auth.Resource{Identifier: authtest.Audience}}},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	h := headers(issuer.Mint())
+	w := &nullWriter{h: http.Header{}}
+	door.ServeHTTP(w, benchRequest(h, initBody))
+	id := w.h.Get("Mcp-Session-Id")
+	if id == "" {
+		b.Fatal("no session")
+	}
+	h.Set("Mcp-Session-Id", id)
+	h.Set("Mcp-Protocol-Version", "2025-06-18")
+	body := tool("7", "echo", `{"text":"hello"}`)
+	req := benchRequest(h, body)
+	reader := strings.NewReader(body)
+	req.Body = io.NopCloser(reader)
+	b.ReportAllocs()
+	for b.Loop() {
+		reader.Reset(body)
+		clear(w.h)
+		door.ServeHTTP(w, req)
+		if w.status != 200 {
+			b.Fatal(w.status)
+		}
+	}
+}
+
+func benchRequest(h http.Header, body string) *http.Request {
+	req, err := http.NewRequest("POST", "http://127.0.0.1:8000/mcp", strings.NewReader(body))
+	if err != nil {
+		panic(err)
+	}
+	req.Header, req.RemoteAddr = h, "127.0.0.1:4711"
+	ctx := withLocalAddr(context.Background(), &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8000})
+	return req.WithContext(ctx)
+}
+
+// nullWriter is a response writer that keeps the status only.
+type nullWriter struct {
+	h      http.Header
+	status int
+}
+
+func (w *nullWriter) Header() http.Header         { return w.h }
+func (w *nullWriter) WriteHeader(status int)      { w.status = status }
+func (w *nullWriter) Write(p []byte) (int, error) { return len(p), nil }
+
+// echoLines is a worker that costs next to nothing: it answers each request with
+// a result under its id.
+func echoLines(p *sessiontest.Process) int {
+	buf, n := make([]byte, 64<<10), 0
+	var out []byte
+	for {
+		m, err := p.In.Read(buf[n:])
+		if err != nil {
+			return 0
+		}
+		n += m
+		for {
+			line, rest, ok := strings.Cut(string(buf[:n]), "\n")
+			if !ok {
+				break
+			}
+			n = copy(buf, rest)
+			msg, err := jsonrpc.Parse([]byte(line))
+			if err != nil || msg.Kind != jsonrpc.Request {
+				continue
+			}
+			out = append(append(append(out[:0], `{"jsonrpc":"2.0","id":`...), msg.IDBytes()...), `,"result":{`...)
+			if msg.Is("initialize") {
+				out = append(out, `"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"t","version":"1"}`...)
+			}
+			out = append(out, "}}\n"...)
+			if _, err := p.Out.Write(out); err != nil {
+				return 1
+			}
+		}
+	}
+}

@@ -181,6 +181,12 @@ func (l *loader) program(key string, i int, file string) {
 			l.caution(key, i, "others could change this file: %v", err)
 		}
 	}
+	if err != nil || !l.c.Root() {
+		return
+	}
+	if dir := l.c.host.closed(file); dir != "" {
+		l.caution(key, i, "%s: others may not enter or execute %s, so most accounts can't run it", file, dir)
+	}
 }
 
 var environName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gatehouse/certs"
+	"gatehouse/cmd/internal/conf"
+	"gatehouse/cmd/internal/plan"
+)
+
+// certificate judges the certificate as a client will.
+func (k *checker) certificate(context.Context) {
+	const topic = "certificate"
+	if k.c.TLS.Cert == "" || k.c.TLS.Key == "" || !k.c.Authenticated() {
+		return
+	}
+	pair, err := certs.Load(k.c.TLS.Cert, k.c.TLS.Key)
+	if err != nil {
+		k.say(failed, topic, "%v", err)
+		return
+	}
+	k.say(okay, topic, "%s belongs to the key %s", k.c.TLS.Cert, k.c.TLS.Key)
+	for _, note := range k.c.CertificateNotes(pair.Leaf) {
+		v := failed
+		if strings.Contains(note, "expires in") {
+			v = warned
+		}
+		k.say(v, topic, "%s", note)
+	}
+	if certs.Validity(pair.Leaf, k.now) == nil {
+		k.say(okay, topic, "valid until %s, for %s", pair.Leaf.NotAfter.Format(time.DateOnly), strings.Join(names(pair.Leaf), ", "))
+	}
+	between := x509.NewCertPool()
+	for _, raw := range pair.Certificate[1:] {
+		if c, err := x509.ParseCertificate(raw); err == nil {
+			between.AddCert(c)
+		}
+	}
+	_, err = pair.Leaf.Verify(x509.VerifyOptions{Intermediates: between, CurrentTime: k.now})
+	switch unknown := (x509.UnknownAuthorityError{}); {
+	case err == nil:
+		k.say(okay, topic, "the chain leads to an authority that this machine trusts")
+	case errors.As(err, &unknown):
+		k.say(warned, topic, "the chain leads to no authority that this machine trusts; clients must be told the authority's file (Node: NODE_EXTRA_CA_CERTS), or %s lacks an intermediate certificate", k.c.TLS.Cert)
+	default:
+		k.say(warned, topic, "this machine would not trust the chain: %v", err)
+	}
+}
+
+func names(c *x509.Certificate) []string {
+	out := slices.Clone(c.DNSNames)
+	for _, ip := range c.IPAddresses {
+		out = append(out, ip.String())
+	}
+	if len(out) == 0 {
+		out = []string{"no name"}
+	}
+	return out
+}
+
+// programs looks for the programs of the service. As root the configuration was
+// refused already if others could change them.
+func (k *checker) programs(context.Context) {
+	missing := 0
+	for _, p := range k.c.Programs() {
+		file := filepath.Join(k.c.BinDir(), p)
+		if err := unix.Access(file, unix.X_OK); err != nil {
+			missing++
+			k.say(failed, "programs", "%s: %v; scripts/build.sh builds it", file, err)
+		}
+	}
+	if missing == 0 {
+		k.say(okay, "programs", "%s in %s", strings.Join(k.c.Programs(), ", "), k.c.BinDir())
+	}
+	if k.c.Root() {
+		k.say(okay, "privilege", "started by root: the front end runs as %s, %s", conf.FrontUser, wayInWords(k.c))
+	} else {
+		k.say(okay, "privilege", "started by %s, without privilege: %s", k.c.ServerAccount(), wayInWords(k.c))
+	}
+}
+
+// workers looks at what each server runs.
+func (k *checker) workers(context.Context) {
+	for _, p := range checkToolsets(k.c) {
+		k.say(failed, "worker", "%s", p)
+	}
+	for _, s := range k.c.Servers {
+		topic := "worker of " + s.Path
+		if len(s.Worker.Command) == 0 {
+			cat, err := askWorker(k.c)
+			if err != nil {
+				k.say(failed, topic, "%v", err)
+				continue
+			}
+			k.say(okay, topic, "the built-in one, which has the toolsets %s", strings.Join(cat.names(), ", "))
+			continue
+		}
+		if err := unix.Access(s.Worker.Command[0], unix.X_OK); err != nil {
+			k.say(failed, topic, "%s: %v", s.Worker.Command[0], err)
+			continue
+		}
+		k.say(okay, topic, "%s is there", s.Worker.Command[0])
+		if w := s.Worker; w.Cwd != "" {
+			if st, err := os.Stat(w.Cwd); err != nil || !st.IsDir() {
+				k.say(failed, topic, "the working folder %s is not there", w.Cwd)
+			}
+		}
+	}
+}
+
+// state looks whether the state folder can be used.
+func (k *checker) state(context.Context) {
+	dir := k.c.StateDir
+	for dir != "" {
+		st, err := os.Stat(dir)
+		switch {
+		case errors.Is(err, os.ErrNotExist) && dir != "/":
+			dir = filepath.Dir(dir)
+			continue
+		case err != nil:
+			k.say(failed, "state", "%s: %v", dir, err)
+		case !st.IsDir():
+			k.say(failed, "state", "%s is no folder; MCP_STATE_DIR names another", dir)
+		case unix.Access(dir, unix.W_OK|unix.X_OK) != nil:
+			k.say(failed, "state", "%s can't write to %s; MCP_STATE_DIR names another folder", k.c.ServerAccount(), dir)
+		default:
+			k.say(okay, "state", "%s can be used", k.c.StateDir)
+		}
+		return
+	}
+}
+
+// ports tries to listen, and lets go again.
+func (k *checker) ports(context.Context) {
+	ends, err := endpoints(k.c.Listen.Addresses)
+	if err != nil {
+		k.say(failed, "port", "%v", err)
+		return
+	}
+	lns, err := listen(ends, k.c.Listen.Port)
+	if err == nil {
+		k.say(okay, "port", "can listen on %s", strings.Join(addressesOf(lns), ", "))
+		if onlyLoopback(lns) && k.c.Way() != plan.RunLoopback {
+			k.say(okay, "port", "only this machine can connect; MCP_BIND_ADDRESS=0.0.0.0 opens it to the network")
+		}
+		closeAll(lns)
+		return
+	}
+	if errors.Is(err, syscall.EADDRINUSE) && k.ours(ends) {
+		k.say(okay, "port", "%d is in use by a server of this kind, most likely this one, running", k.c.Listen.Port)
+		return
+	}
+	k.say(failed, "port", "%v", err)
+}
+
+// ours reports whether a process of this service has the port.
+func (k *checker) ours(ends []endpoint) bool {
+	for _, e := range ends {
+		for _, pid := range owners("/proc", sockets("/proc", e.addr, k.c.Listen.Port)) {
+			if strings.HasPrefix(processName("/proc", pid), "gatehouse") {
+				return true
+			}
+		}
+	}
+	return false
+}

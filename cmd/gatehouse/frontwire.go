@@ -1,0 +1,147 @@
+package main
+
+import (
+	"crypto/tls"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"gatehouse/auth"
+	"gatehouse/auth/identity"
+	"gatehouse/auth/keys"
+	"gatehouse/auth/token"
+	"gatehouse/certs"
+	"gatehouse/cmd/internal/plan"
+	"gatehouse/router"
+	"gatehouse/session"
+)
+
+func issuersOf(p plan.Front) []identity.Issuer {
+	out := make([]identity.Issuer, 0, len(p.Tokens))
+	for _, t := range p.Tokens {
+		out = append(out, identity.Issuer(t.Issuer))
+	}
+	return out
+}
+
+// endWithdrawn ends the sessions whose token was verified by a key that its
+// issuer has withdrawn.
+func endWithdrawn(table *session.Table, gone []keys.Removed) {
+	for _, r := range gone {
+		table.EndIf(func(s session.Info) bool {
+			return s.Principal.Issuer == r.Issuer && slices.Contains(r.KeyIDs, s.KeyID)
+		}, "its token's key was withdrawn by the issuer")
+	}
+}
+
+func sessionConfig(p plan.Front) session.Config {
+	c := session.Config{
+		MaxSessions: p.MaxSessions, MaxPerPrincipal: p.MaxPerPrincipal, MaxMessage: int(p.MaxMessage),
+		CredentialGrace: p.CredentialGrace, Lifetime: session.Lifetime(p.Lifetime),
+	}
+	if !p.Auth {
+		c.MaxPerPrincipal = 0 // everybody is the same principal
+	}
+	return c
+}
+
+// doorConfig makes the door's configuration: a gate for each server.
+func doorConfig(p plan.Front, table *session.Table, store *keys.Store) (router.Config, error) {
+	cfg := router.Config{
+		Loopback: !p.Auth, AllowedOrigins: p.AllowedOrigins, AdvertiseMetadata: p.AdvertisePRM,
+		MaxBody: p.MaxBody, Sessions: table,
+	}
+	if !p.Auth {
+		for _, s := range p.Servers {
+			cfg.Servers = append(cfg.Servers, router.Server{Path: s.Path, Gate: auth.Loopback{}})
+		}
+		return cfg, nil
+	}
+	cfg.Ready = store.Ready
+	verifier, err := token.New(policies(p)...)
+	if err != nil {
+		return cfg, err
+	}
+	for _, s := range p.Servers {
+		required := scopes(s.RequiredScopes)
+		gate, err := auth.NewBearer(auth.BearerConfig{
+			Verifier: verifier, Keys: store, Audiences: s.Audiences, Required: required,
+			MaxTokenBytes: p.MaxTokenBytes, Now: time.Now,
+		})
+		if err != nil {
+			return cfg, fmt.Errorf("server %s: %w", s.Path, err)
+		}
+		cfg.Servers = append(cfg.Servers, router.Server{Path: s.Path, Gate: gate, Resource: auth.Resource{
+			Identifier: s.Resource, Issuers: issuersOf(p), Name: p.ResourceName,
+			Scopes: identity.NewScopes(append(scopes(s.ExtraScopes), required...)...),
+		}})
+	}
+	return cfg, nil
+}
+
+func scopes(names []string) identity.Scopes {
+	out := make([]identity.Scope, 0, len(names))
+	for _, n := range names {
+		out = append(out, identity.Scope(n))
+	}
+	return identity.NewScopes(out...)
+}
+
+func policies(p plan.Front) []token.Policy {
+	out := make([]token.Policy, 0, len(p.Tokens))
+	for _, t := range p.Tokens {
+		out = append(out, token.Policy{
+			Issuer: identity.Issuer(t.Issuer), Profile: token.Profile(t.Profile), Algorithms: t.Algorithms,
+			Leeway: t.Leeway, MaxLifetime: t.MaxLifetime, AllowMissingKeyID: t.AllowMissingKid, AccountClaim: t.AccountClaimName,
+		})
+	}
+	return out
+}
+
+// pair is the certificate in use; without TLS there is none.
+type pair struct{ store *certs.Store }
+
+func frontCertificates(f frontFiles) (pair, error) {
+	if f.cert == nil {
+		return pair{}, nil
+	}
+	defer f.cert.Close()
+	defer f.key.Close()
+	store, err := certs.FromFiles(f.cert, f.key)
+	return pair{store}, err
+}
+
+// certificate is the callback of a TLS configuration; nil without TLS.
+func (p pair) certificate() func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if p.store == nil {
+		return nil
+	}
+	return p.store.GetCertificate
+}
+
+// renew takes over the pair that the monitor opened at a reload.
+func (p pair) renew(cert, key *os.File, logger zerolog.Logger) {
+	defer cert.Close()
+	defer key.Close()
+	if p.store == nil {
+		logger.Error().Msg("a certificate came, and this front end speaks no TLS")
+		return
+	}
+	if err := p.store.Replace(cert, key); err != nil {
+		logger.Error().Err(err).Msg("certificate not replaced")
+		return
+	}
+	logger.Info().Time("until", p.store.Leaf().NotAfter).Msg("certificate replaced")
+}
+
+// quiet takes what net/http logs: mostly what strangers do wrong in handshakes.
+type quiet struct{ logger zerolog.Logger }
+
+func (q quiet) Write(b []byte) (int, error) {
+	q.logger.Debug().Str("text", strings.TrimSpace(string(b))).Msg("net/http")
+	return len(b), nil
+}

@@ -3,13 +3,10 @@ package auth
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"gatehouse/auth/identity"
@@ -112,7 +109,11 @@ func (b *Bearer) judge(ctx context.Context, raw string) (verdict, *Refusal) {
 	tok, err := b.cfg.Verifier.Verify(raw, b.cfg.Audiences, set, now)
 	var refused *token.Refusal
 	if errors.As(err, &refused) && refused.Kind == token.KindUnknownKey {
-		switch b.cfg.Keys.Lookup(ctx, keyID(raw)) {
+		if iss, foreign := b.cfg.Verifier.Foreign(raw); foreign {
+			return verdict{}, &Refusal{Kind: KindToken, Token: token.KindUnverifiable,
+				Reason: "the token names the issuer " + strconv.Quote(iss) + ", which is not configured"}
+		}
+		switch b.cfg.Keys.Lookup(ctx, refused.KeyID) {
 		case keys.Known:
 			set, generation = b.cfg.Keys.Current()
 			tok, err = b.cfg.Verifier.Verify(raw, b.cfg.Audiences, set, b.cfg.Now())
@@ -141,23 +142,4 @@ func tokenRefusal(err error) *Refusal {
 		return &Refusal{Kind: KindInternal, Reason: err.Error()}
 	}
 	return &Refusal{Kind: KindToken, Token: r.Kind, Reason: err.Error()}
-}
-
-// keyID returns the kid of a token that the token package has read and found in
-// order up to its key; "" when there is none.
-func keyID(raw string) string {
-	head, _, _ := strings.Cut(raw, ".")
-	b, err := base64.RawURLEncoding.DecodeString(head)
-	if err != nil {
-		return ""
-	}
-	var members map[string]json.RawMessage // exact names: a struct would fold their case
-	if json.Unmarshal(b, &members) != nil {
-		return ""
-	}
-	var kid string
-	if json.Unmarshal(members["kid"], &kid) != nil {
-		return ""
-	}
-	return kid
 }

@@ -188,6 +188,14 @@ func TestBearerAsksOnceForAnUnknownKey(t *testing.T) {
 		w.keys.answer = keys.Absent
 		w.want(t, w.issuer.Mint(), KindToken, token.KindUnknownKey)
 	})
+	t.Run("another issuer's token asks nobody", func(t *testing.T) {
+		w := newWorld(t)
+		w.issuer.Rotate("ES256")
+		w.want(t, w.issuer.Mint(authtest.Claim("iss", "https://issuer.test/realms/other")), KindToken, token.KindUnverifiable)
+		if len(w.keys.asked) != 0 {
+			t.Errorf("asked for %q", w.keys.asked)
+		}
+	})
 	t.Run("nobody can be asked", func(t *testing.T) {
 		w := newWorld(t)
 		w.issuer.Rotate("ES256")

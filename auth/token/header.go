@@ -103,7 +103,9 @@ func checkKey(j *judgement) *Refusal {
 	}
 	switch {
 	case !known:
-		return refuse(KindUnknownKey, "kid %s is in no issuer's key set", quote(j.header.kid))
+		r := refuse(KindUnknownKey, "kid %s is in no issuer's key set", quote(j.header.kid))
+		r.KeyID = j.header.kid
+		return r
 	case len(j.candidates) == 0:
 		return refuse(KindUnverifiable, "%s", mismatch)
 	}

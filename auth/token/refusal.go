@@ -70,6 +70,7 @@ type Refusal struct {
 	Kind   Kind
 	Check  string // name of the check that refused, as in docs/tokens.md
 	Reason string
+	KeyID  string // the key that is missing, with KindUnknownKey alone
 }
 
 // Error returns the private text, for logs.

@@ -165,3 +165,27 @@ type Token struct {
 // Until returns the first moment at which the token is served no more: exp plus
 // the leeway of its issuer's policy.
 func (t *Token) Until() time.Time { return t.Expiry.Add(t.leeway) }
+
+// Foreign reports that a token claims to come from an issuer that is not
+// configured, and which. The claim is unverified: it serves to spare the issuers
+// a question for a key that none of them can have, and never to accept anything.
+// A token whose claims can't be read is not foreign.
+func (v *Verifier) Foreign(raw string) (iss string, foreign bool) {
+	parts := strings.Split(raw, ".")
+	if v == nil || len(raw) > MaxBytes || len(parts) != 3 {
+		return "", false
+	}
+	b, err := base64url.DecodeString(parts[1])
+	if err != nil {
+		return "", false
+	}
+	claims, err := decodeObject(b)
+	if err != nil {
+		return "", false
+	}
+	iss, found, err := claims.text("iss", maxIssuer)
+	if err != nil || !found || v.policies[identity.Issuer(iss)] != nil {
+		return "", false
+	}
+	return iss, true
+}

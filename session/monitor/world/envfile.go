@@ -57,7 +57,7 @@ func ParseEnvFile(s string) (map[string]string, error) {
 			return nil, fmt.Errorf("line %d: quotes would be part of the value; leave them out", n)
 		}
 		if err := checkVariable(name, value); err != nil {
-			return nil, fmt.Errorf("line %d: not NAME=value with a name of letters, digits and _ and a value in UTF-8", n)
+			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 		if _, twice := env[name]; twice {
 			return nil, fmt.Errorf("line %d: %s stands there twice", n, name)

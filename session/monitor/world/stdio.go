@@ -116,8 +116,7 @@ func IsSealed(f *os.File) bool {
 		return false
 	}
 	got := 0
-	if err := rc.Control(func(fd uintptr) { got, _ = unix.FcntlInt(fd, unix.F_GET_SEALS, 0) }); err != nil {
-		return false
-	}
-	return got&seals == seals
+	var sealErr error
+	err = rc.Control(func(fd uintptr) { got, sealErr = unix.FcntlInt(fd, unix.F_GET_SEALS, 0) })
+	return err == nil && sealErr == nil && got&seals == seals
 }

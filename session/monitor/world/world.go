@@ -109,19 +109,25 @@ func (c *Command) Environ(p Place) ([]string, error) {
 	maps.Copy(env, more)
 	out := make([]string, 0, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {
-		if err := checkVariable(name, env[name]); err != nil {
-			return nil, fmt.Errorf("worker environment: %w", err)
+		if strings.ContainsRune(env[name], 0) {
+			return nil, fmt.Errorf("worker environment: value of %s holds a NUL byte", name)
 		}
 		out = append(out, name+"="+env[name])
 	}
 	return out, nil
 }
 
+// fromAccount are the names whose values the account decides.
+var fromAccount = []string{"HOME", "USER", "LOGNAME", "SHELL"}
+
 // checkVariable: a name of letters, digits and underscores (POSIX 8.1), a value
 // that a C string can hold.
 func checkVariable(name, value string) error {
 	if name == "" || len(name) > 255 {
 		return fmt.Errorf("%q is no variable name", name)
+	}
+	if slices.Contains(fromAccount, name) {
+		return fmt.Errorf("%s comes from the account and can't be set", name)
 	}
 	for i := 0; i < len(name); i++ {
 		c := name[i]

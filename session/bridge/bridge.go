@@ -307,16 +307,10 @@ func (b *Bridge) read() {
 	defer b.workers.Done()
 	s := newSource(b.out, b.cfg.MaxMessage)
 	defer s.close()
+	line := b.line // one method value, not one a round
 	for !b.gone() {
-		err := s.lines(b.line)
-		var broken violation
-		switch {
-		case errors.As(err, &broken):
-			b.end("the worker "+string(broken), false)
-		case errors.Is(err, errLine):
-			b.end("the worker wrote a line over the limit", false)
-		case err != nil:
-			b.end("the worker closed its output", false)
+		if err := s.lines(line); err != nil {
+			b.end(endReason(err), false)
 		}
 		b.backPressure()
 	}
@@ -326,6 +320,18 @@ func (b *Bridge) read() {
 		s.drop()
 	}
 	close(b.eof)
+}
+
+// endReason is what a failed read says about the worker.
+func endReason(err error) string {
+	var broken violation
+	switch {
+	case errors.As(err, &broken):
+		return broken.Error()
+	case errors.Is(err, errLine):
+		return "the worker wrote a line over the limit"
+	}
+	return "the worker closed its output"
 }
 
 // backPressure waits while clients leave too much unread: then the worker waits

@@ -83,10 +83,11 @@ func (k *checker) programs(context.Context) {
 		k.say(okay, "programs", "%s in %s", strings.Join(k.c.Programs(), ", "), k.c.BinDir())
 	}
 	if k.c.Root() {
-		k.say(okay, "privilege", "started by root: the front end runs as %s, %s", conf.FrontUser, wayInWords(k.c))
+		k.say(okay, "privilege", "started by root; the front end runs as %s", conf.FrontUser)
 	} else {
-		k.say(okay, "privilege", "started by %s, without privilege: %s", k.c.ServerAccount(), wayInWords(k.c))
+		k.say(okay, "privilege", "started by %s, without privilege", k.c.ServerAccount())
 	}
+	k.say(okay, "way", "%s", wayInWords(k.c))
 }
 
 // workers looks at what each server runs.

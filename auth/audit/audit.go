@@ -51,10 +51,8 @@ func (l *Log) Request(r *Line) {
 	}
 	e.Str("remote", host(r.Remote)).Str("proto", r.Protocol).Str("method", cut(r.Method)).Str("path", cut(r.Path)).
 		Int("status", r.Status).Int64("bytes", r.Bytes).Int64("us", r.Duration.Microseconds())
-	if r.Principal != (identity.Principal{}) {
-		e.Str("iss", string(r.Principal.Issuer)).Str("sub", string(r.Principal.Subject)).Str("client", string(r.Principal.Client))
-	}
 	for _, f := range [...]struct{ name, value string }{
+		{"iss", string(r.Principal.Issuer)}, {"sub", string(r.Principal.Subject)}, {"client", string(r.Principal.Client)},
 		{"account", r.Account}, {"session", r.Session}, {"rpc", cut(r.Message)}, {"kind", r.Kind}, {"reason", r.Reason},
 	} {
 		if f.value != "" {

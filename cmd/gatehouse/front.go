@@ -44,7 +44,7 @@ func front(ctx context.Context, stderr io.Writer) int {
 	logger := zerolog.New(out).With().Timestamp().Str("process", "front").Logger()
 	p, err := readPlan(os.NewFile(planFD, "plan"))
 	if err == nil {
-		if level, parseErr := zerolog.ParseLevel(p.LogLevel); parseErr == nil {
+		if level, bad := zerolog.ParseLevel(p.LogLevel); bad == nil && p.LogLevel != "" {
 			logger = logger.Level(level)
 		}
 		err = serveFront(ctx, p, openFront(p), logger, audit.New(out))

@@ -42,6 +42,7 @@ type commands struct {
 	Check      checkCmd      `cmd:"" help:"Print the effective configuration and test what it depends on."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 	Front      frontCmd      `cmd:"" hidden:"" help:"The front-end process; only the monitor starts it."`
+	Accounts   accountsCmd   `cmd:"" hidden:"" help:"Print the entries of an accounts file."`
 	ConfigDocs configDocsCmd `cmd:"" hidden:"" help:"Print docs/config.md."`
 }
 

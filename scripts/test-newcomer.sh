@@ -44,7 +44,7 @@ newcomer() {
 set -e
 export HOME=\$PWD PATH=$GOREAL:$GO:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin MCP_PORT=$port
 unset GOFLAGS GOMODCACHE GOCACHE XDG_STATE_HOME XDG_CACHE_HOME
-git -c safe.directory='*' clone -q --no-hardlinks '$WORK/clone-source' gatehouse
+git clone -q '$WORK/source.bundle' gatehouse
 cd gatehouse
 git checkout -q $(git -C "$ROOT" rev-parse HEAD)
 scripts/run-auth-server.sh --demo >../start.log 2>&1 || { cat ../start.log; exit 1; }
@@ -68,7 +68,9 @@ EOF
 }
 
 chmod 755 "$WORK"
-git clone -q --bare "$ROOT" "$WORK/clone-source"
+# A bundle, because git refuses to clone a folder that another account owns.
+git -C "$ROOT" bundle create -q "$WORK/source.bundle" HEAD
+chmod 644 "$WORK/source.bundle"
 for w in "${who[@]}"; do
   case $w in
     user)

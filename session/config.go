@@ -25,7 +25,7 @@ type Config struct {
 	Rand io.Reader
 }
 
-// Lifetime is the session lifetime policy (design.md section 6). Zero switches a
+// Lifetime is the session lifetime policy. Zero switches a
 // timeout off, except StreamLossGrace, where a negative value does and zero
 // means at once. The fields are those of the plan's Lifetime, in its order, so
 // that one converts into the other.

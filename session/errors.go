@@ -11,7 +11,7 @@ import (
 // is an internal fault. String is what data.kind shows to clients.
 type Kind uint8
 
-// The kinds; security.md 1.2 says which status each becomes.
+// The kinds. The router says which status each becomes.
 const (
 	KindInternal          Kind = iota
 	KindSessionLimit           // a cap on sessions, or one of the monitor's

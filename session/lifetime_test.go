@@ -149,7 +149,7 @@ func (w *world) stream(s *session.Session) *session.Stream {
 }
 
 // TestCredentialGrace: after the token's expiry streams close, the worker stays for
-// the grace, and a newer token moves both (field cases B09 and B61).
+// the grace, and a newer token moves both.
 func TestCredentialGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, session.Config{CredentialGrace: time.Hour}, &sessiontest.Spawner{Worker: sessiontest.Echo, InMemory: true})

@@ -62,7 +62,7 @@ func TestBadStarts(t *testing.T) {
 	}
 }
 
-// TestStartFailureIsInTheLog is field case B25: the operator sees why.
+// TestStartFailureIsInTheLog: the operator sees why.
 func TestStartFailureIsInTheLog(t *testing.T) {
 	var log lockedBuffer
 	sp := &sessiontest.Spawner{Worker: sessiontest.DiesAtStart}
@@ -269,7 +269,7 @@ func TestConcurrentOpensStayWithinTheLimits(t *testing.T) {
 	group.Wait()
 }
 
-// TestVersions is what clients and workers agree on (field case B27).
+// TestVersions is what clients and workers agree on.
 func TestVersions(t *testing.T) {
 	for _, c := range []struct{ client, worker, toWorker, toClient string }{
 		{"2025-11-25", "", "2025-11-25", "2025-11-25"},

@@ -18,6 +18,7 @@ import (
 	"gatehouse/toolsets"
 	"gatehouse/toolsets/browsing"
 	"gatehouse/toolsets/listing"
+	"gatehouse/toolsets/mutation"
 	"gatehouse/toolsets/run"
 	"gatehouse/toolsets/search"
 	"gatehouse/toolsets/session"
@@ -74,6 +75,7 @@ func build(in worker.Input) (*worker.Set, error) {
 			listing.New(ws),
 			browsing.New(ws),
 			search.New(ws),
+			mutation.New(ws),
 		},
 		Footer: views.Footer,
 		Close: func(reason string) {

@@ -58,6 +58,7 @@ func (w *Workspace) program(v *view.View) *program.Program {
 type Session struct {
 	View   *view.View
 	Prog   *program.Program
+	GoEnv  []string // the environment of the go command
 	unlock func()
 }
 
@@ -74,7 +75,7 @@ func (w *Workspace) Open(ctx context.Context, c *toolsets.Call, write bool) (*Se
 	if err != nil {
 		return nil, err
 	}
-	return &Session{View: v, Prog: w.program(v), unlock: unlock}, nil
+	return &Session{View: v, Prog: w.program(v), GoEnv: w.GoEnv(), unlock: unlock}, nil
 }
 
 // Load brings the program of the session's view up to date.

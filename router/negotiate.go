@@ -33,8 +33,10 @@ func isJSON(v string) bool {
 	return err == nil && t == "application/json" && (!ok || strings.EqualFold(charset, "utf-8"))
 }
 
-// accepted is which of the two forms of an answer a client takes.
-type accepted struct{ json, events bool }
+// accepted is which of the two forms of an answer a client takes, and whether one
+// that takes both would rather have events: it gives them the higher quality, or
+// the same one and names them first.
+type accepted struct{ json, events, rather bool }
 
 // accepts reads the Accept fields of a request (RFC 9110 section 12.5.1): all
 // lines together are one list; the most specific range that fits a type decides,
@@ -42,10 +44,10 @@ type accepted struct{ json, events bool }
 // can't be read counts for nothing.
 func accepts(fields []string) accepted {
 	if len(fields) == 1 && fields[0] == "application/json, text/event-stream" {
-		return accepted{true, true}
+		return accepted{json: true, events: true}
 	}
 	var json, events choice
-	empty := true
+	place := 0
 	for _, f := range fields {
 		for f != "" {
 			var item string
@@ -53,35 +55,35 @@ func accepts(fields []string) accepted {
 			if item = strings.Trim(item, " \t"); item == "" {
 				continue
 			}
-			empty = false
+			place++
 			r, ok := parseRange(item)
 			if !ok {
 				continue
 			}
+			r.place = place
 			json.consider(r, "application", "json")
 			events.consider(r, "text", "event-stream")
 		}
 	}
-	if empty {
-		return accepted{true, true}
+	if place == 0 {
+		return accepted{json: true, events: true}
 	}
-	return accepted{json.yes(), events.yes()}
+	return accepted{
+		json: json.quality > 0, events: events.quality > 0,
+		rather: json.quality > 0 && (events.quality > json.quality || events.quality == json.quality && events.place < json.place),
+	}
 }
 
 // mediaRange is one element of an Accept field.
 type mediaRange struct {
 	kind, sub string // as sent; "*" is any
-	zero      bool   // quality 0
+	quality   int    // in thousandths
+	place     int    // in the list, from 1
 }
 
 // choice is the most specific range so far for one type: rank 1 is */*, 2 is
 // type/*, 3 is type/subtype.
-type choice struct {
-	rank int
-	zero bool
-}
-
-func (c *choice) yes() bool { return c.rank > 0 && !c.zero }
+type choice struct{ rank, quality, place int }
 
 func (c *choice) consider(r mediaRange, kind, sub string) {
 	rank := 0
@@ -93,12 +95,9 @@ func (c *choice) consider(r mediaRange, kind, sub string) {
 	case strings.EqualFold(r.kind, kind) && strings.EqualFold(r.sub, sub):
 		rank = 3
 	}
-	switch {
-	case rank == 0 || rank < c.rank:
-	case rank == c.rank:
-		c.zero = c.zero && r.zero // of two that say the same, the friendlier one
-	default:
-		c.rank, c.zero = rank, r.zero
+	// Of two ranges that say the same, the friendlier one counts.
+	if rank > 0 && (rank > c.rank || rank == c.rank && r.quality > c.quality) {
+		*c = choice{rank, r.quality, r.place}
 	}
 }
 
@@ -127,22 +126,37 @@ func parseRange(s string) (mediaRange, bool) {
 	if !ok || !isToken(kind) || !isToken(sub) {
 		return mediaRange{}, false
 	}
-	r := mediaRange{kind: kind, sub: sub}
+	r := mediaRange{kind: kind, sub: sub, quality: 1000}
 	for params != "" {
 		var p string
 		p, params, _ = strings.Cut(params, ";")
 		name, value, _ := strings.Cut(strings.Trim(p, " \t"), "=")
 		if strings.EqualFold(name, "q") {
-			r.zero = zeroQuality(value)
+			r.quality = quality(value)
 			break
 		}
 	}
 	return r, true
 }
 
-// zeroQuality reports whether a qvalue is 0, 0. or 0.0 and so on.
-func zeroQuality(s string) bool {
-	return s == "0" || strings.HasPrefix(s, "0.") && strings.Trim(s[2:], "0") == ""
+// quality is a qvalue in thousandths. What is none counts as the highest: a client
+// that names a type wants it.
+func quality(s string) int {
+	whole, rest, _ := strings.Cut(s, ".")
+	if whole != "0" || len(rest) > 3 {
+		return 1000
+	}
+	q := 0
+	for i := range 3 {
+		q *= 10
+		if i < len(rest) {
+			if rest[i] < '0' || rest[i] > '9' {
+				return 1000
+			}
+			q += int(rest[i] - '0')
+		}
+	}
+	return q
 }
 
 func isToken(s string) bool {

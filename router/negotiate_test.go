@@ -7,7 +7,8 @@ import (
 )
 
 func TestAccept(t *testing.T) {
-	both, json, events, none := accepted{true, true}, accepted{json: true}, accepted{events: true}, accepted{}
+	both, json, events, none := accepted{json: true, events: true}, accepted{json: true}, accepted{events: true}, accepted{}
+	rather := accepted{true, true, true}
 	for _, c := range []struct {
 		name   string
 		fields []string
@@ -23,6 +24,12 @@ func TestAccept(t *testing.T) {
 		{"all of application", []string{"application/*"}, json},
 		{"all of text", []string{"text/*"}, events},
 		{"other order, with quality", []string{"text/event-stream;q=0.5, application/json"}, both},
+		{"events first", []string{"text/event-stream, application/json"}, rather},
+		{"events at a higher quality", []string{"application/json;q=0.9, text/event-stream"}, rather},
+		{"events first at a lower quality", []string{"text/event-stream;q=0.999, application/json"}, both},
+		{"events first in two lines", []string{"text/event-stream", "application/json"}, rather},
+		{"events, and anything else less", []string{"text/event-stream, */*;q=0.1"}, rather},
+		{"a quality that is none", []string{"application/json;q=x, text/event-stream;q=2"}, both},
 		{"upper case", []string{"APPLICATION/JSON, Text/Event-Stream"}, both},
 		{"two lines", []string{"application/json", "text/event-stream"}, both},
 		{"spaces and tabs", []string{"application/json\t ,  text/event-stream ; q=1"}, both},
@@ -95,7 +102,7 @@ func FuzzAccept(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
 		got := accepts([]string{a, b})
-		if again := accepts([]string{b, a}); again != got {
+		if again := accepts([]string{b, a}); again.json != got.json || again.events != got.events {
 			t.Errorf("%q, %q: %+v, the other way round %+v", a, b, got, again)
 		}
 		if upper := accepts([]string{asciiUpper(a), asciiUpper(b)}); upper != got {

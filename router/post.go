@@ -206,7 +206,7 @@ func (d *Door) unanswered(v *visit, r *http.Request, s *server, id []byte, err e
 // failed answers a call with an error. What is said with 200 is said in the form
 // that the client takes.
 func (v *visit) failed(ref *refusal, acc accepted) {
-	if w := words[ref.kind]; w.status == http.StatusOK && !acc.json {
+	if w := words[ref.kind]; w.status == http.StatusOK {
 		v.line.Kind, v.line.Reason = w.name, ref.reason
 		v.answer(ref.body(w), acc)
 		return
@@ -216,7 +216,7 @@ func (v *visit) failed(ref *refusal, acc accepted) {
 
 // answer sends one message as the whole response.
 func (v *visit) answer(b []byte, acc accepted) {
-	if acc.json {
+	if acc.json && !acc.rather {
 		v.json(http.StatusOK, b)
 		return
 	}

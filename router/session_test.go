@@ -76,7 +76,7 @@ func TestInitialize(t *testing.T) {
 			seen[id] = true
 		}
 		resp, body := r.do(version, post("/mcp/", initBody, headers(r.mint(), "Accept", "text/event-stream")))
-		if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" || resp.Header.Get("Mcp-Session-Id") == "" || !strings.HasPrefix(body, ":\n\nevent: message\ndata: {") {
+		if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" || resp.Header.Get("Mcp-Session-Id") == "" || !strings.HasPrefix(body, ":\n\nretry: 3000\nevent: message\ndata: {") {
 			t.Errorf("%s as a stream: %d %q", version, resp.StatusCode, body)
 		}
 	}
@@ -226,9 +226,10 @@ func TestCall(t *testing.T) {
 			{"fast, JSON", fast, "application/json", "application/json", texts("7", "hi")},
 			{"fast, any application", fast, "application/*", "application/json", texts("7", "hi")},
 			{"fast, either in upper case", fast, "APPLICATION/JSON, Text/Event-Stream", "application/json", texts("7", "hi")},
-			{"fast, events", fast, "text/event-stream", "text/event-stream", ":\n\n" + event + texts("7", "hi") + "\n\n"},
-			{"fast, all but JSON", fast, "application/json;q=0, text/event-stream", "text/event-stream", ":\n\n" + event + texts("7", "hi") + "\n\n"},
-			{"slow", slow, "", "text/event-stream", ":\n\n" + event + texts(`"a\"b"`, "hi") + "\n\n"},
+			{"fast, events", fast, "text/event-stream", "text/event-stream", ":\n\nretry: 3000\n" + event + texts("7", "hi") + "\n\n"},
+			{"fast, all but JSON", fast, "application/json;q=0, text/event-stream", "text/event-stream", ":\n\nretry: 3000\n" + event + texts("7", "hi") + "\n\n"},
+			{"fast, events first", fast, "text/event-stream, application/json", "text/event-stream", ":\n\nretry: 3000\n" + event + texts("7", "hi") + "\n\n"},
+			{"slow", slow, "", "text/event-stream", ":\n\nretry: 3000\n" + event + texts(`"a\"b"`, "hi") + "\n\n"},
 			{"slow, JSON", slow, "application/json", "application/json", texts(`"a\"b"`, "hi")},
 			{"an error of the worker", `{"jsonrpc":"2.0","id":0,"method":"nope"}`, "", "application/json", `{"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"unknown method"}}`},
 		} {
@@ -275,7 +276,7 @@ func TestProgress(t *testing.T) {
 		id := r.initialize(version, token)
 		call := `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"progress","arguments":{"n":3,"ms":20,"text":"done"},"_meta":{"progressToken":"p"}}}`
 		_, body := r.do(version, post("/mcp", call, headers(token, "Mcp-Session-Id", id)))
-		want := ":\n\n"
+		want := ":\n\nretry: 3000\n"
 		for i := range 3 {
 			want += fmt.Sprintf("event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":\"p\",\"progress\":%d}}\n\n", i+1)
 		}

@@ -7,9 +7,15 @@ import "net/http"
 // nothing here can be resumed. Comments keep it open; an event without data
 // would break clients that parse every one.
 type events struct {
-	v    *visit
-	ctrl *http.ResponseController
+	v     *visit
+	ctrl  *http.ResponseController
+	begun bool // a message was sent
 }
+
+// retry says how long to wait before a stream that broke is opened again, in
+// milliseconds. It stands in the first event and not alone before it, because some
+// clients take any block for an event and parse its data.
+const retry = "retry: 3000\n"
 
 var (
 	typeEvents  = []string{"text/event-stream"}
@@ -32,7 +38,11 @@ func (v *visit) stream() (*events, error) {
 // message sends one message, which holds neither CR nor LF.
 func (e *events) message(b []byte) error {
 	e.v.arm()
-	if _, err := e.v.Write([]byte("event: message\ndata: ")); err != nil {
+	head := "event: message\ndata: "
+	if !e.begun {
+		e.begun, head = true, retry+head
+	}
+	if _, err := e.v.Write([]byte(head)); err != nil {
 		return err
 	}
 	if err := e.v.send(b); err != nil {

@@ -34,7 +34,7 @@ func eventsOf(resp *http.Response) <-chan string {
 				out <- data
 			} else if in.Text() == ":" {
 				out <- ""
-			} else if in.Text() != "" && in.Text() != "event: message" {
+			} else if in.Text() != "" && in.Text() != "event: message" && in.Text() != "retry: 3000" {
 				out <- "unexpected line " + in.Text()
 			}
 		}
@@ -247,8 +247,8 @@ func TestWorkerDies(t *testing.T) {
 	for version := range r.clients {
 		for _, c := range []struct{ name, args, accept, want string }{
 			{"at once", `{"n":3}`, "application/json, text/event-stream", gone},
-			{"at once, events", `{"n":3}`, "text/event-stream", ":\n\nevent: message\ndata: " + gone + "\n\n"},
-			{"later", `{"n":3,"ms":200}`, "application/json, text/event-stream", ":\n\nevent: message\ndata: " + gone + "\n\n"},
+			{"at once, events", `{"n":3}`, "text/event-stream", ":\n\nretry: 3000\nevent: message\ndata: " + gone + "\n\n"},
+			{"later", `{"n":3,"ms":200}`, "application/json, text/event-stream", ":\n\nretry: 3000\nevent: message\ndata: " + gone + "\n\n"},
 			{"later, JSON", `{"n":3,"ms":200}`, "application/json", gone},
 		} {
 			token := r.mint()
@@ -362,7 +362,7 @@ func TestBigAnswer(t *testing.T) {
 		id := r.initialize(version, token)
 		for _, accept := range []string{"application/json", "text/event-stream"} {
 			_, body := r.do(version, post("/mcp", tool("7", "big", fmt.Sprintf(`{"n":%d}`, n)), headers(token, "Mcp-Session-Id", id, "Accept", accept)))
-			body = strings.TrimSuffix(strings.TrimPrefix(body, ":\n\nevent: message\ndata: "), "\n\n")
+			body = strings.TrimSuffix(strings.TrimPrefix(body, ":\n\nretry: 3000\nevent: message\ndata: "), "\n\n")
 			if body != want {
 				t.Errorf("%s %s: %d bytes, want %d", version, accept, len(body), len(want))
 			}

@@ -81,7 +81,7 @@ for w in "${who[@]}"; do
       newcomer "an ordinary user" runuser -u $USERNAME --
       first=$(head -1 "/home/$USERNAME/start.log" 2>/dev/null || true)
       if grep -qi 'shared-account' <<<"$first"; then ok "its first line says shared-account"; else not_ok "its first line" "$first"; fi
-      left=$(pgrep -u $USERNAME -a || true)
+      left=$(ps -u $USERNAME -o stat=,pid=,args= | grep -v '^Z' || true)
       if [ -z "$left" ]; then ok "stop-server.sh left none of the user's processes"; else not_ok "left running" "$left"; fi
       ;;
     root)

@@ -148,9 +148,14 @@ func (s *Snapshot) Plains() []*Package {
 		primary[q.Path] = q
 	}
 	var out []*Package
+	seen := map[string]bool{}
 	for _, q := range s.order {
-		if q.Workspace && q.ForTest == "" && primary[q.Path] != nil {
-			out = append(out, primary[q.Path])
+		p := primary[q.Path]
+		// A folder that holds nothing but tests of its own package has no plain one.
+		only := p == q && q.ForTest == q.Path && s.byID[q.Path] == nil
+		if q.Workspace && p != nil && (q.ForTest == "" || only) && !seen[q.Path] {
+			seen[q.Path] = true
+			out = append(out, p)
 		}
 	}
 	return out

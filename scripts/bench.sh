@@ -67,8 +67,7 @@ ours() { # NAME SCHEME TOKENS ENVIRONMENT
 "$BIN/gatehouse-demo" cert --dir "$WORK/tls" --name server >/dev/null
 STATE_DIR=$WORK/state
 if [ "$(id -u)" = 0 ]; then
-  # shellcheck source=scripts/lib.sh
-  (. "$ROOT/scripts/lib.sh" && ensure_system_users) >/dev/null
+  bash -c '. "$1" && ensure_system_users' bash "$ROOT/scripts/lib.sh" >/dev/null
   STATE_DIR=/var/lib/gatehouse-bench.$$
   at_exit rm -rf "$STATE_DIR"
   account=ghtest-bench

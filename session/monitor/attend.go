@@ -188,7 +188,7 @@ func (a *attendant) kill(f spawn.Frame) error {
 	}
 	l, err := a.lookup(r.Handle, spawn.TypeKill)
 	if err == nil && l != nil {
-		l.stop("", a.m.patient())
+		l.stop("stop requested", a.m.patient())
 	}
 	return err
 }

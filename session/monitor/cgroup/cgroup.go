@@ -169,6 +169,9 @@ func destroy(path string, limit time.Duration) error {
 		return nil
 	}
 	if err := kill(path); err != nil {
+		if removeTree(path) == nil { // nothing was in it
+			return nil
+		}
 		return err
 	}
 	deadline := time.Now().Add(limit)

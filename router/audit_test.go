@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"gatehouse/auth"
+	"gatehouse/auth/audit"
 	"gatehouse/auth/authtest"
+	"gatehouse/session"
 )
 
 // lines returns the audit lines so far.
@@ -70,6 +72,47 @@ func TestAuditLines(t *testing.T) {
 		if strings.Contains(r.audit.String(), secret) {
 			t.Errorf("the log has %q", secret)
 		}
+	}
+}
+
+// TestTrace: a line a message both ways, those of refused requests too, and never
+// a header or a query string.
+func TestTrace(t *testing.T) {
+	trace := new(lockedBuffer)
+	r := newRig(t, echoing(), func(c *Config, _ *session.Config) { c.Trace = audit.NewTrace(trace, 80) })
+	token := r.mint()
+	id := r.initialize("HTTP/1.1", token)
+	r.do("HTTP/1.1", post("/mcp?access_token=SECRETQUERY", tool("7", "echo", `{"text":"hi"}`), headers(token, "Mcp-Session-Id", id, "X-Api-Key", "SECRETHEADER")))
+	r.do("HTTP/1.1", post("/mcp", tool("8", "echo", `{"text":"later","ms":150}`), headers(token, "Mcp-Session-Id", id)))
+	r.do("HTTP/1.1", post("/mcp", listBody, headers("x.SECRETTOKEN.y")))
+	type line struct{ Dir, Method, Path, Session, Sub, Body string }
+	var got []line
+	for text := range strings.Lines(trace.String()) {
+		var l line
+		if err := json.Unmarshal([]byte(text), &l); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, l)
+	}
+	begins := func(i int, dir, session, sub, body string) {
+		t.Helper()
+		if i >= len(got) {
+			t.Errorf("line %d is missing", i)
+		} else if l := got[i]; l.Dir != dir || l.Method != "POST" || l.Path != "/mcp" || l.Session != session || l.Sub != sub || !strings.HasPrefix(l.Body, body) {
+			t.Errorf("line %d: %+v, want %s of %s in %q beginning with %s", i, l, dir, sub, session, body)
+		}
+	}
+	begins(0, "in", "", "alice", initBody[:80]+"...(+")
+	begins(1, "out", id[:6], "alice", `{"jsonrpc":"2.0","id":1,"result"`)
+	begins(2, "in", "", "alice", `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	begins(3, "in", "", "alice", `{"jsonrpc":"2.0","id":7,"method":"tools/call"`)
+	begins(4, "out", id[:6], "alice", texts("7", "hi"))
+	begins(5, "in", "", "alice", `{"jsonrpc":"2.0","id":8,"method":"tools/call"`)
+	begins(6, "out", id[:6], "alice", `{"jsonrpc":"2.0","id":8,"result"`)
+	begins(7, "in", "", "", "")
+	begins(8, "out", "", "", `{"jsonrpc":"2.0","id":null,"error"`)
+	if len(got) != 9 || strings.Contains(trace.String(), "SECRET") || strings.Contains(trace.String(), id) {
+		t.Errorf("%d lines, want 9 without secrets:\n%s", len(got), trace)
 	}
 }
 

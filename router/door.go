@@ -38,6 +38,8 @@ type Config struct {
 	// Ready reports whether tokens can be judged and workers started; nil: always.
 	Ready func() bool
 	Audit audit.Log
+	// Trace shows every message; nil: off.
+	Trace *audit.Trace
 }
 
 // Server is one MCP endpoint. Its place in Config.Servers is the number by which
@@ -230,7 +232,7 @@ func (d *Door) guarded(s *server, methods map[string]protected) http.Handler {
 func (d *Door) audited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := visits.Get().(*visit)
-		v.begin(w, r, d.pace)
+		v.begin(w, r, d.pace, d.cfg.Trace)
 		defer func() {
 			fault := recover()
 			if fault != nil && fault != http.ErrAbortHandler {

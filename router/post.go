@@ -27,6 +27,7 @@ func (d *Door) post(v *visit, r *http.Request, s *server, c auth.Caller) {
 		v.refuse(ref)
 		return
 	}
+	v.traceIn(*v.body)
 	m := &v.message
 	if *m, err = jsonrpc.Parse(*v.body); err != nil {
 		v.refuse(unparsed(m, err))

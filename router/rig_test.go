@@ -38,6 +38,7 @@ type rig struct {
 	table   *session.Table
 	spawner *countingSpawner
 	issuer  *authtest.Issuer
+	other   *authtest.Issuer // whose tokens are as good, for the same server
 	keys    *staticKeys
 	audit   *lockedBuffer
 	base    string // https://127.0.0.1:port or http://
@@ -60,7 +61,9 @@ func loopback(c *Config, s *session.Config) {
 func newRig(t *testing.T, sp spawn.Spawner, options ...rigOption) *rig {
 	t.Helper()
 	r := &rig{t: t, issuer: newIssuer(), audit: new(lockedBuffer), clients: map[string]*http.Client{}}
-	r.keys = &staticKeys{set: authtest.KeySet(r.issuer)}
+	r.other = newIssuer()
+	r.other.URL = authtest.OtherURL
+	r.keys = &staticKeys{set: authtest.KeySet(r.issuer, r.other)}
 	r.spawner = &countingSpawner{Spawner: sp}
 	cfg := Config{AdvertiseMetadata: true, MaxBody: 1 << 20, Audit: audit.New(r.audit), AllowedOrigins: []string{"https://app.test"}}
 	for _, s := range []struct {
@@ -69,7 +72,7 @@ func newRig(t *testing.T, sp spawn.Spawner, options ...rigOption) *rig {
 	}{{"/mcp", identity.NewScopes("mcp:use")}, {"/other", identity.NewScopes("mcp:use", "files")}} {
 		id := "https://mcp.test:8443" + s.path
 		gate, err := auth.NewBearer(auth.BearerConfig{
-			Verifier: authtest.NewVerifier(r.issuer), Keys: r.keys, Audiences: []string{id, "https://extra.test"},
+			Verifier: authtest.NewVerifier(r.issuer, r.other), Keys: r.keys, Audiences: []string{id, "https://extra.test"},
 			Required: s.required, MaxTokenBytes: 8 << 10, Now: time.Now,
 		})
 		if err != nil {
@@ -80,7 +83,7 @@ func newRig(t *testing.T, sp spawn.Spawner, options ...rigOption) *rig {
 			Scopes: identity.NewScopes(append(identity.NewScopes("offline_access"), s.required...)...),
 		}})
 	}
-	limits := session.Config{MaxSessions: 32, MaxPerPrincipal: 8, CredentialGrace: time.Hour}
+	limits := session.Config{MaxSessions: 32, MaxPerPrincipal: 8, CredentialGrace: time.Hour, Lifetime: session.Lifetime{StreamLossGrace: time.Minute}}
 	for _, o := range options {
 		o(&cfg, &limits)
 	}
@@ -313,8 +316,3 @@ func selfSigned(t testing.TB) *tls.Certificate {
 func withLocalAddr(ctx context.Context, a *net.TCPAddr) context.Context {
 	return context.WithValue(ctx, http.LocalAddrContextKey, net.Addr(a))
 }
-
-type (
-	ctxt   = context.Context
-	dialer = func(context.Context, string, string) (net.Conn, error)
-)

@@ -5,6 +5,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -46,6 +47,54 @@ func NewServer(h http.Handler, certificate func(*tls.ClientHelloInfo) (*tls.Cert
 		s.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate}
 	}
 	return s
+}
+
+// Limit returns a listener that has at most n connections open at once: those
+// beyond wait to be accepted. So idle connections of strangers leave descriptors
+// for the workers.
+func Limit(ln net.Listener, n int) net.Listener {
+	return &limited{ln, make(chan struct{}, n), make(chan struct{}), sync.Once{}}
+}
+
+type limited struct {
+	net.Listener
+	open   chan struct{} // one token for each connection
+	closed chan struct{}
+	once   sync.Once
+}
+
+// Accept waits for a place and then for a connection.
+func (l *limited) Accept() (net.Conn, error) {
+	select {
+	case l.open <- struct{}{}:
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.open
+		return nil, err
+	}
+	return &limitedConn{Conn: c, open: l.open}, nil
+}
+
+// Close closes the listener and ends a waiting Accept.
+func (l *limited) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+type limitedConn struct {
+	net.Conn
+	open chan struct{}
+	once sync.Once
+}
+
+// Close closes the connection and gives its place back.
+func (c *limitedConn) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(func() { <-c.open })
+	return err
 }
 
 // liftLimits takes the write limit of the last response off a connection that

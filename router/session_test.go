@@ -345,6 +345,7 @@ func TestForeignSession(t *testing.T) {
 		id := r.initialize(version, alice)
 		for name, stranger := range map[string]string{
 			"another subject": r.mint(authtest.Claim("sub", "bob")),
+			"another issuer":  r.other.Mint(authtest.Claim("aud", "https://mcp.test:8443/mcp")),
 			"another client":  r.mint(authtest.Claim("client_id", "other-app")),
 		} {
 			for _, q := range []request{

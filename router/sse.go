@@ -37,6 +37,7 @@ func (v *visit) stream() (*events, error) {
 
 // message sends one message, which holds neither CR nor LF.
 func (e *events) message(b []byte) error {
+	e.v.traceOut(b)
 	e.v.arm()
 	head := "event: message\ndata: "
 	if !e.begun {

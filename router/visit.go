@@ -37,6 +37,8 @@ type visit struct {
 	line  audit.Line
 	start time.Time
 	pace  pace
+	trace *audit.Trace
+	heard bool // the request's line of the trace was written
 	wrote bool // the header was
 
 	// What a POST brought; here, because visits are used again.
@@ -49,8 +51,8 @@ type visit struct {
 var visits = sync.Pool{New: func() any { return new(visit) }}
 
 // begin makes v the visit of a request.
-func (v *visit) begin(w http.ResponseWriter, r *http.Request, p pace) {
-	*v = visit{ResponseWriter: w, start: time.Now(), pace: p, id: v.id[:0], line: audit.Line{
+func (v *visit) begin(w http.ResponseWriter, r *http.Request, p pace, t *audit.Trace) {
+	*v = visit{ResponseWriter: w, start: time.Now(), pace: p, trace: t, id: v.id[:0], line: audit.Line{
 		Remote: r.RemoteAddr, Protocol: r.Proto, Method: r.Method, Path: r.URL.Path,
 	}}
 }
@@ -75,6 +77,22 @@ func (v *visit) keepID() []byte {
 	v.id = append(v.id[:0], v.message.IDBytes()...)
 	v.freeBody()
 	return v.id
+}
+
+// traceIn writes the request into the trace, once.
+func (v *visit) traceIn(body []byte) {
+	if v.trace != nil && !v.heard {
+		v.heard = true
+		v.trace.Message(audit.In, v.line.Method, v.line.Path, v.line.Session, v.line.Principal, body)
+	}
+}
+
+// traceOut writes a message to the client into the trace.
+func (v *visit) traceOut(body []byte) {
+	if v.trace != nil {
+		v.traceIn(nil) // a request that was refused unread
+		v.trace.Message(audit.Out, v.line.Method, v.line.Path, v.line.Session, v.line.Principal, body)
+	}
 }
 
 // Unwrap lets http.ResponseController reach the writer below.
@@ -140,6 +158,7 @@ var typeJSON = []string{"application/json"}
 
 // json answers with a JSON document.
 func (v *visit) json(status int, body []byte) {
+	v.traceOut(body)
 	h := v.Header()
 	h["Content-Type"] = typeJSON
 	if len(body) > 1024 { // net/http counts shorter ones itself

@@ -47,7 +47,7 @@ func front(ctx context.Context, stderr io.Writer) int {
 		if level, bad := zerolog.ParseLevel(p.LogLevel); bad == nil && p.LogLevel != "" {
 			logger = logger.Level(level)
 		}
-		err = serveFront(ctx, p, openFront(p), logger, audit.New(out))
+		err = serveFront(ctx, p, openFront(p), logger, out)
 	}
 	if err != nil {
 		logger.Error().Err(err).Msg("front end ends")
@@ -109,7 +109,7 @@ func openFront(p plan.Front) frontFiles {
 
 // serveFront wires the parts together, serves until ctx ends or something that
 // it can't do without is gone, and drains.
-func serveFront(ctx context.Context, p plan.Front, f frontFiles, logger zerolog.Logger, lines audit.Log) error {
+func serveFront(ctx context.Context, p plan.Front, f frontFiles, logger zerolog.Logger, lines io.Writer) error {
 	certificates, err := frontCertificates(f)
 	if err != nil {
 		return err
@@ -126,7 +126,10 @@ func serveFront(ctx context.Context, p plan.Front, f frontFiles, logger zerolog.
 	if err != nil {
 		return err
 	}
-	cfg.Audit = lines
+	cfg.Audit = audit.New(lines)
+	if p.Trace {
+		cfg.Trace = audit.NewTrace(lines, p.TraceLimit)
+	}
 	door, err := router.New(cfg)
 	if err != nil {
 		return err
@@ -143,12 +146,13 @@ func serveFront(ctx context.Context, p plan.Front, f frontFiles, logger zerolog.
 		if err != nil {
 			return fmt.Errorf("take over the listener %s: %w", l.Name(), err)
 		}
+		ln = router.Limit(ln, connections()/len(f.listeners))
 		go func() { fault <- serveListener(server, ln, p.TLS) }()
 	}
 	if err := monitor.Ready(); err != nil {
 		return fmt.Errorf("tell the monitor that the front end is ready: %w", err)
 	}
-	logger.Info().Strs("listeners", p.Listeners).Bool("tls", p.TLS).Bool("auth", p.Auth).Msg("front end is ready")
+	logger.Info().Strs("listeners", p.Listeners).Bool("tls", p.TLS).Bool("auth", p.Auth).Bool("trace", p.Trace).Msg("front end is ready")
 	select {
 	case <-ctx.Done():
 	case <-monitor.Done():
@@ -174,6 +178,16 @@ func drain(door *router.Door, table *session.Table, server *http.Server, limit t
 	ctx, cancel = context.WithTimeout(context.Background(), lastWord)
 	defer cancel()
 	server.Shutdown(ctx) // what does not leave in time is closed with the process
+}
+
+// connections is how many may be open at once: half of the descriptors, so that
+// there are enough for the workers' pipes.
+func connections() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 512
+	}
+	return int(min(max(limit.Cur/2, 64), 1<<15))
 }
 
 func serveListener(server *http.Server, ln net.Listener, tls bool) error {

@@ -17,11 +17,13 @@ import (
 	"gatehouse/session/settings"
 	"gatehouse/toolsets"
 	"gatehouse/toolsets/browsing"
+	"gatehouse/toolsets/execution"
 	"gatehouse/toolsets/listing"
 	"gatehouse/toolsets/mutation"
 	"gatehouse/toolsets/run"
 	"gatehouse/toolsets/search"
 	"gatehouse/toolsets/session"
+	"gatehouse/toolsets/testing"
 	"gatehouse/toolsets/view"
 	"gatehouse/toolsets/worker"
 	"gatehouse/toolsets/workspace"
@@ -76,6 +78,8 @@ func build(in worker.Input) (*worker.Set, error) {
 			browsing.New(ws),
 			search.New(ws),
 			mutation.New(ws),
+			testing.New(ws),
+			execution.New(ws),
 		},
 		Footer: views.Footer,
 		Close: func(reason string) {

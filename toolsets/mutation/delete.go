@@ -79,7 +79,7 @@ func (s *session) remove(ctx context.Context, all []*program.Decl) (*toolsets.Re
 		for _, d := range some {
 			src = cut(src, d)
 		}
-		src, err := s.arrange(e, all[0].Pkg, f.Rel, f.Src, src)
+		src, err := s.arrange(ctx, e, all[0].Pkg, f.Rel, f.Src, src)
 		if err != nil {
 			return nil, err
 		}

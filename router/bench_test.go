@@ -7,6 +7,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
 
 	"gatehouse/auth"
 	"gatehouse/auth/audit"
@@ -15,10 +18,6 @@ import (
 	"gatehouse/session"
 	"gatehouse/session/jsonrpc"
 	"gatehouse/session/sessiontest"
-
-	"time"
-
-	"github.com/rs/zerolog"
 )
 
 // BenchmarkPost is one tools/call through the whole door with a remembered token,

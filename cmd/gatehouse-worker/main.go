@@ -47,7 +47,20 @@ func main() {
 	}))
 }
 
-// build lists the built-in toolsets by name.
+// builtin lists the built-in toolsets by name.
+func builtin(id session.Identity, ws *workspace.Workspace) []toolsets.Toolset {
+	return []toolsets.Toolset{
+		session.New(id, ws, time.Now),
+		listing.New(ws),
+		browsing.New(ws),
+		search.New(ws),
+		mutation.New(ws),
+		testing.New(ws),
+		execution.New(ws),
+	}
+}
+
+// build makes what one session serves.
 func build(in worker.Input) (*worker.Set, error) {
 	groups, err := os.Getgroups()
 	if err != nil {
@@ -72,16 +85,8 @@ func build(in worker.Input) (*worker.Set, error) {
 	ws := workspace.New(views, goEnv(in.StateDir))
 	id := session.NewIdentity(in.Settings, account(), os.Getuid(), os.Getgid(), os.Getpid(), groups, cwd)
 	set := &worker.Set{
-		Available: []toolsets.Toolset{
-			session.New(id, ws, time.Now),
-			listing.New(ws),
-			browsing.New(ws),
-			search.New(ws),
-			mutation.New(ws),
-			testing.New(ws),
-			execution.New(ws),
-		},
-		Footer: views.Footer,
+		Available: builtin(id, ws),
+		Footer:    views.Footer,
 		Close: func(reason string) {
 			run.EndChildren()
 			views.Close(reason)

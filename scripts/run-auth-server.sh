@@ -22,6 +22,7 @@ answers and prints how to connect.
 --foreground stays; Ctrl-C ends everything that was started.
 
 MCP_PORT           port (8443); the demo issuer takes MCP_DEMO_PORT (the next one)
+MCP_DEMO_TOKEN_LIFE   how long the demo's tokens are good (12h); short ones show a client's refresh
 MCP_ISSUER         the issuer's URL, exactly as its tokens say it
 MCP_AUDIENCE       this server's resource identifier: its https URL, as clients type it
 MCP_RUN_AS         monitor (root: workers run as the token's account), same-account, shared-account
@@ -107,7 +108,7 @@ start_demo() {
   fi
   printf 'demo_state=%s\nissuer=%s\n' "$state" "$MCP_ISSUER" >>"$run/info"
   launch "$run/demo.pid" "$run/demo.log" "${own[@]}" "$BIN/gatehouse-demo" serve --port "$DEMO_PORT" \
-    --resource "$MCP_AUDIENCE" --scope "$(demo_scopes)" --state "$state" --cert "$CERT" --key "$KEY"
+    --resource "$MCP_AUDIENCE" --scope "$(demo_scopes)" --state "$state" --cert "$CERT" --key "$KEY" --token-life "$TOKEN_LIFE"
   wait_ready "$LAUNCHED" 20 "$run/demo.log" "https://127.0.0.1:$DEMO_PORT/healthz" "$CERT" ||
     { abandon "$run"; die "the demo issuer did not start; MCP_DEMO_PORT chooses another port for it"; }
   PASSWORD=$(cat "$state/password")
@@ -131,7 +132,7 @@ INFO
     cat <<INFO
   issuer     $MCP_ISSUER  (demo; log $run/demo.log)
   sign in    users alice and bob, password $PASSWORD
-  token      $ROOT/scripts/demo-token.sh alice   (good for 12 hours)
+  token      $ROOT/scripts/demo-token.sh alice   (good for ${TOKEN_LIFE/%12h/12 hours})
 INFO
   fi
   printf '\nConnect Claude Code:\n'
@@ -176,6 +177,7 @@ probe_host() {
   esac
 }
 
+TOKEN_LIFE=${MCP_DEMO_TOKEN_LIFE:-12h}
 DEMO_PORT='' PASSWORD='' CA='' CERT='' KEY=''
 if [ -n "$demo" ]; then demo_settings; fi
 url=${MCP_AUDIENCE:-https://localhost:$MCP_PORT$path}

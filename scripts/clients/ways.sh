@@ -1,0 +1,127 @@
+# shellcheck shell=bash
+# The ways of connecting, and what each client must have shown. Source it after
+# drivers.sh and worlds.sh.
+
+ALL_WAYS=(header wrong public-client registration refresh machine)
+TOKEN='' SIGN_IN='' CLIENT_ID='' CLIENT_SECRET='' MODE=auto HOLD=''
+
+# verdict NAME LOG RC PATTERN…: ok when the status is 0 and every pattern shows.
+verdict() {
+  local name=$1 log=$2 rc=$3 p
+  shift 3
+  if [ "$rc" != 0 ]; then
+    not_ok "$name" "exit $rc: $(tail -n 6 "$log" | cut -c1-500 | tr '\n' ' ')"
+    return
+  fi
+  for p in OK "$@"; do
+    if ! grep -qE -- "$p" "$log"; then
+      not_ok "$name" "no line matches '$p': $(tail -n 6 "$log" | cut -c1-300 | tr '\n' ' ')"
+      return
+    fi
+  done
+  ok "$name"
+}
+
+# as_account USER: what whoami says for the user.
+as_account() { if [ "$(id -u)" = 0 ]; then echo "account=gatehouse-$1 "; else echo "account=$(id -un) "; fi; }
+
+# full NAME: what a whole session of the client shows.
+full() {
+  calls "$1" || return 0
+  printf '%s\n' '^tools 5$' "^whoami $(as_account "$2")"
+  [ "$1" = inspector ] || echo '^progress 3$'
+  if cancels "$1"; then echo '^cancelled=1$'; fi
+}
+
+# try NAME LABEL [PATTERN…]: one run that must go well.
+try() {
+  local client=$1 label=$2 log rc=0 patterns=()
+  shift 2
+  log=$OUT/$client.${label// /-}
+  mapfile -t patterns < <(full "$client" "${SIGN_IN:-alice}")
+  drive "$client" "$log" || rc=$?
+  verdict "$client, $label" "$log" "$rc" "${patterns[@]}" "$@"
+}
+
+prepare_header() { :; }
+way_header() {
+  local era
+  TOKEN=$(static_token alice)
+  for era in $(eras "$1"); do
+    MODE=$era
+    try "$1" "header, $era"
+  done
+  TOKEN='' MODE=auto
+}
+
+# refused NAME LABEL PATTERN: the client is turned away, and what it says can be acted on.
+refused() {
+  local log=$OUT/$1.${2// /-} rc=0
+  drive "$1" "$log" || rc=$?
+  if [ "$rc" != 3 ]; then
+    not_ok "$1, $2" "exit $rc, wanted 3 (refused): $(tail -n 4 "$log" | cut -c1-400 | tr '\n' ' ')"
+  elif ! grep -qiE -- "$3" "$log"; then
+    not_ok "$1, $2" "what it says does not match '$3': $(cut -c1-400 "$log" | tr '\n' ' ')"
+  else
+    ok "$1, $2"
+  fi
+}
+
+prepare_wrong() { :; }
+way_wrong() {
+  local audience=audience expired=expired
+  # mcp-remote keeps the server's words to itself and wants a sign-in instead.
+  [ "$1" != mcp-remote ] || audience='authorize this client by visiting' expired=$audience
+  MODE=legacy
+  TOKEN=$(other_audience alice)
+  refused "$1" "token of another audience" "$audience"
+  TOKEN=$(expired_token alice)
+  refused "$1" "expired token" "$expired"
+  TOKEN='' MODE=auto
+}
+
+prepare_public_client() { :; }
+way_public_client() {
+  can_sign_in "$1" || return 0
+  SIGN_IN=alice CLIENT_ID=$PUBLIC_CLIENT
+  try "$1" "own sign-in, public client"
+  SIGN_IN='' CLIENT_ID=''
+}
+
+prepare_registration() { allow_registration; }
+way_registration() {
+  can_sign_in "$1" || return 0
+  SIGN_IN=bob
+  try "$1" "own sign-in, registration"
+  SIGN_IN=''
+}
+
+# can_sign_in NAME: Claude Code has no way to sign in without a terminal.
+can_sign_in() { [ "$1" != claude-code ]; }
+
+# Tokens live so shortly that the client has to get a new one to go on, and the
+# session is the same one: the same process answers.
+prepare_refresh() { short_tokens; }
+way_refresh() {
+  can_sign_in "$1" && [ "$1" != inspector ] || return 0 # each call of Inspector's command line is a session
+  SIGN_IN=alice CLIENT_ID=$PUBLIC_CLIENT HOLD=$OUTLIVES
+  try "$1" "own sign-in, refresh in mid-session" "^again $(as_account alice)"
+  SIGN_IN='' CLIENT_ID='' HOLD=''
+}
+
+# A client's own token is refused until the accounts file names the client.
+prepare_machine() {
+  [ "$(id -u)" = 0 ] || { say "SKIPPED: client credentials need root (accounts of workers)"; return; }
+  machine_client
+}
+way_machine() {
+  case $1 in inspector | claude-code) return 0 ;; esac # no client credentials there
+  [ "$(id -u)" = 0 ] || return 0
+  CLIENT_ID=$MACHINE_CLIENT CLIENT_SECRET=$MACHINE_SECRET
+  map_machine no
+  refused "$1" "client credentials, not mapped" '403|forbidden|account|no user|Not Allowed'
+  map_machine yes
+  SIGN_IN=bob # whose account the entry names
+  try "$1" "client credentials, mapped"
+  SIGN_IN='' CLIENT_ID='' CLIENT_SECRET=''
+}

@@ -1,0 +1,95 @@
+// Command worker is the stdio MCP server behind the client tests, written with
+// the official Go SDK. Its tools are what the tests need to see: an answer, who
+// the process is, progress, a call that takes long, and whether such a call was
+// cancelled.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"os/user"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+type none struct{}
+
+type echoArgs struct {
+	Text string `json:"text"`
+}
+
+type slowArgs struct {
+	Seconds float64 `json:"seconds"`
+}
+
+// cancelled counts the slow calls that were cancelled in this process.
+var cancelled atomic.Int32
+
+func text(format string, a ...any) *mcp.CallToolResult {
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf(format, a...)}}}
+}
+
+func echo(_ context.Context, _ *mcp.CallToolRequest, a echoArgs) (*mcp.CallToolResult, any, error) {
+	return text("%s", a.Text), nil, nil
+}
+
+// whoami names the account and the process, so that a test can tell two
+// sessions apart.
+func whoami(context.Context, *mcp.CallToolRequest, none) (*mcp.CallToolResult, any, error) {
+	name := fmt.Sprint(os.Getuid())
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	return text("account=%s uid=%d pid=%d", name, os.Getuid(), os.Getpid()), nil, nil
+}
+
+func progress(ctx context.Context, r *mcp.CallToolRequest, _ none) (*mcp.CallToolResult, any, error) {
+	if token := r.Params.GetProgressToken(); token != nil {
+		for i := range 3 {
+			p := &mcp.ProgressNotificationParams{ProgressToken: token, Progress: float64(i + 1), Total: 3, Message: "step"}
+			if err := r.Session.NotifyProgress(ctx, p); err != nil {
+				return nil, nil, err
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	return text("done"), nil, nil
+}
+
+func slow(ctx context.Context, _ *mcp.CallToolRequest, a slowArgs) (*mcp.CallToolResult, any, error) {
+	select {
+	case <-ctx.Done():
+		cancelled.Add(1)
+		return nil, nil, ctx.Err()
+	case <-time.After(time.Duration(a.Seconds * float64(time.Second))):
+		return text("slept"), nil, nil
+	}
+}
+
+// cancellations answers after at most a second: the cancellation of a call and
+// this question may reach the process close together.
+func cancellations(context.Context, *mcp.CallToolRequest, none) (*mcp.CallToolResult, any, error) {
+	for range 20 {
+		if cancelled.Load() > 0 {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return text("cancelled=%d", cancelled.Load()), nil, nil
+}
+
+func main() {
+	s := mcp.NewServer(&mcp.Implementation{Name: "client-test-worker", Version: "1"}, nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "echo", Description: "Returns the text."}, echo)
+	mcp.AddTool(s, &mcp.Tool{Name: "whoami", Description: "Names the account and the process."}, whoami)
+	mcp.AddTool(s, &mcp.Tool{Name: "progress", Description: "Reports progress three times."}, progress)
+	mcp.AddTool(s, &mcp.Tool{Name: "slow", Description: "Takes so many seconds."}, slow)
+	mcp.AddTool(s, &mcp.Tool{Name: "cancellations", Description: "Counts the cancelled calls of slow."}, cancellations)
+	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
+		log.Fatal(err)
+	}
+}

@@ -54,7 +54,7 @@ type Directory struct {
 	// Etc holds passwd, group, shadow, nologin and nsswitch.conf; "/etc".
 	Etc string
 	// Getent runs getent(1) with these arguments and returns its output, or
-	// errNotFound by way of NotFound when it says that there is no such entry. It
+	// errNotFound by way of ErrNotFound when it says that there is no such entry. It
 	// is asked only where nsswitch.conf names other sources than files. nil: files
 	// alone.
 	Getent func(ctx context.Context, args ...string) ([]byte, error)
@@ -62,8 +62,8 @@ type Directory struct {
 	Now func() time.Time
 }
 
-// NotFound is what a Getent returns for an entry that does not exist.
-var NotFound = errors.New("no such entry")
+// ErrNotFound is what a Getent returns for an entry that does not exist.
+var ErrNotFound = errors.New("no such entry")
 
 // getentLimit bounds one question to the account databases.
 const getentLimit = 3 * time.Second
@@ -122,7 +122,7 @@ func (d *Directory) Self(ctx context.Context, uid, gid uint32) (Account, error) 
 	}
 	e, err := d.byUID(ctx, uid)
 	switch {
-	case errors.Is(err, NotFound):
+	case errors.Is(err, ErrNotFound):
 		e = passwd{name: fmt.Sprintf("uid-%d", uid), uid: uid, gid: gid, home: "/", shell: "/bin/sh"}
 	case err != nil:
 		return Account{}, err

@@ -335,7 +335,7 @@ func TestDirectoryService(t *testing.T) {
 				if out, ok := c.answers[key{args[0], args[2]}]; ok {
 					return []byte(out), nil
 				}
-				return nil, NotFound
+				return nil, ErrNotFound
 			}
 			a, err := d.ForToken(t.Context(), "alice", w.policy)
 			if (c.want == nil) != (err != nil) || !slices.Equal(a.Groups, c.want) {
@@ -362,7 +362,7 @@ func TestAccountOfADirectoryService(t *testing.T) {
 			if args[0] == "passwd" {
 				return []byte(line), nil
 			}
-			return nil, NotFound
+			return nil, ErrNotFound
 		}
 		_, err := d.ForToken(t.Context(), "carol", w.policy)
 		if (err == nil) != want {

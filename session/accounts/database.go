@@ -40,7 +40,7 @@ type shadow struct {
 // byName is getpwnam(3).
 func (d *Directory) byName(ctx context.Context, name string) (passwd, error) {
 	e, err := d.findPasswd(func(e passwd) bool { return e.name == name })
-	if errors.Is(err, NotFound) && d.others("passwd") {
+	if errors.Is(err, ErrNotFound) && d.others("passwd") {
 		return d.getentPasswd(ctx, name)
 	}
 	return e, err
@@ -49,7 +49,7 @@ func (d *Directory) byName(ctx context.Context, name string) (passwd, error) {
 // byUID is getpwuid(3).
 func (d *Directory) byUID(ctx context.Context, uid uint32) (passwd, error) {
 	e, err := d.findPasswd(func(e passwd) bool { return e.uid == uid })
-	if errors.Is(err, NotFound) && d.others("passwd") {
+	if errors.Is(err, ErrNotFound) && d.others("passwd") {
 		return d.getentPasswd(ctx, strconv.FormatUint(uint64(uid), 10))
 	}
 	return e, err
@@ -68,7 +68,7 @@ func (d *Directory) findPasswd(want func(passwd) bool) (passwd, error) {
 	case err != nil:
 		return passwd{}, err
 	case found == nil:
-		return passwd{}, NotFound
+		return passwd{}, ErrNotFound
 	}
 	return *found, nil
 }
@@ -114,7 +114,7 @@ func (d *Directory) gidOf(ctx context.Context, name string) (uint32, bool, error
 		return 0, false, nil
 	}
 	g, err := d.getentGroup(ctx, name)
-	if errors.Is(err, NotFound) {
+	if errors.Is(err, ErrNotFound) {
 		return 0, false, nil
 	}
 	return g.gid, err == nil, err
@@ -246,8 +246,8 @@ func (d *Directory) ask(ctx context.Context, db, key string) (string, error) {
 	defer cancel()
 	out, err := d.Getent(ctx, db, "--", key)
 	if err != nil {
-		if errors.Is(err, NotFound) {
-			return "", NotFound
+		if errors.Is(err, ErrNotFound) {
+			return "", ErrNotFound
 		}
 		return "", fmt.Errorf("ask for %s entry: %w", db, err)
 	}
@@ -281,7 +281,7 @@ func (d *Directory) getentGroup(ctx context.Context, name string) (group, error)
 
 func (d *Directory) getentInitgroups(ctx context.Context, name string) ([]uint32, error) {
 	line, err := d.ask(ctx, "initgroups", name)
-	if errors.Is(err, NotFound) {
+	if errors.Is(err, ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {

@@ -74,12 +74,12 @@ func (d *Directory) load(ctx context.Context, name string, p Policy, withShadow 
 	s := &subject{d: d, policy: p, requested: name, denied: make(map[uint32]string)}
 	var err error
 	if s.entry, err = d.byName(ctx, name); err != nil {
-		if errors.Is(err, NotFound) {
+		if errors.Is(err, ErrNotFound) {
 			return nil, &Refusal{"lookup", fmt.Sprintf("there is no account %q", cut(name))}
 		}
 		return nil, err
 	}
-	if s.again, err = d.byUID(ctx, s.entry.uid); err != nil && !errors.Is(err, NotFound) {
+	if s.again, err = d.byUID(ctx, s.entry.uid); err != nil && !errors.Is(err, ErrNotFound) {
 		return nil, err
 	}
 	more, err := d.groupsOf(ctx, s.entry)

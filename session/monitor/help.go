@@ -1,14 +1,11 @@
 package monitor
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -16,35 +13,6 @@ import (
 	"gatehouse/session/accounts"
 	"gatehouse/session/monitor/proc"
 )
-
-// groupPrefix begins the name of a monitor's control group; its owner's process id
-// and start time follow.
-const groupPrefix = "gatehouse-"
-
-func groupName(pid int) string { return groupPrefix + strconv.Itoa(pid) + "-" + startTime(pid) }
-
-// startTime is when a process started, in clock ticks since boot, which together
-// with its id names it for good; "0" when there is no such process.
-func startTime(pid int) string {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return "0"
-	}
-	f := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	if len(f) < 20 {
-		return "0"
-	}
-	return string(f[19])
-}
-
-// isLeftover reports whether a control group beside ours was made by a monitor
-// that does not run any more.
-func isLeftover(name string) bool {
-	rest, ok := strings.CutPrefix(name, groupPrefix)
-	id, start, ok2 := strings.Cut(rest, "-")
-	pid, err := strconv.Atoi(id)
-	return ok && ok2 && err == nil && pid > 0 && startTime(pid) != start
-}
 
 // getentPath is where libc's own tool lies.
 const getentPath = "/usr/bin/getent"
@@ -97,7 +65,7 @@ func (m *Monitor) getent(ctx context.Context, args ...string) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("run getent: %w", err)
 	case st.Code == 2: // getent(1): one or more keys could not be found
-		return nil, accounts.NotFound
+		return nil, accounts.ErrNotFound
 	case st.Code != 0:
 		return nil, fmt.Errorf("run getent: %v", st)
 	}

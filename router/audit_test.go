@@ -104,10 +104,10 @@ func TestTrace(t *testing.T) {
 	}
 	begins(0, "in", "", "alice", initBody[:80]+"...(+")
 	begins(1, "out", id[:6], "alice", `{"jsonrpc":"2.0","id":1,"result"`)
-	begins(2, "in", "", "alice", `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	begins(3, "in", "", "alice", `{"jsonrpc":"2.0","id":7,"method":"tools/call"`)
+	begins(2, "in", id[:6], "alice", `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	begins(3, "in", id[:6], "alice", `{"jsonrpc":"2.0","id":7,"method":"tools/call"`)
 	begins(4, "out", id[:6], "alice", texts("7", "hi"))
-	begins(5, "in", "", "alice", `{"jsonrpc":"2.0","id":8,"method":"tools/call"`)
+	begins(5, "in", id[:6], "alice", `{"jsonrpc":"2.0","id":8,"method":"tools/call"`)
 	begins(6, "out", id[:6], "alice", `{"jsonrpc":"2.0","id":8,"result"`)
 	begins(7, "in", "", "", "")
 	begins(8, "out", "", "", `{"jsonrpc":"2.0","id":null,"error"`)

@@ -13,7 +13,6 @@ import (
 // 405 and nothing else for "there is none".
 func (d *Door) listen(v *visit, r *http.Request, s *server, c auth.Caller) {
 	v.line.Message = "listen"
-	v.traceIn(nil)
 	if _, ref := v.ask(r, nil).choose(); ref != nil {
 		v.refuse(ref)
 		return
@@ -54,7 +53,6 @@ func (d *Door) listen(v *visit, r *http.Request, s *server, c auth.Caller) {
 // end ends a session at its client's wish.
 func (d *Door) end(v *visit, r *http.Request, s *server, c auth.Caller) {
 	v.line.Message = "end"
-	v.traceIn(nil)
 	if _, ref := v.ask(r, nil).choose(); ref != nil {
 		v.refuse(ref)
 		return

@@ -27,7 +27,6 @@ func (d *Door) post(v *visit, r *http.Request, s *server, c auth.Caller) {
 		v.refuse(ref)
 		return
 	}
-	v.traceIn(*v.body)
 	m := &v.message
 	if *m, err = jsonrpc.Parse(*v.body); err != nil {
 		v.refuse(unparsed(m, err))
@@ -85,6 +84,7 @@ var methods = func() map[string]string {
 // initialize opens a session. The id goes out with a successful answer and with
 // nothing else, so that a worker that fails its handshake leaves nothing behind.
 func (d *Door) initialize(v *visit, r *http.Request, s *server, c auth.Caller, m *jsonrpc.Message, acc accepted) {
+	v.traceIn()
 	id := m.IDBytes()
 	if m.Kind != jsonrpc.Request {
 		v.refuse(&refusal{kind: kindInitialize, reason: "initialize is no request", id: id})
@@ -151,6 +151,7 @@ func (d *Door) find(v *visit, r *http.Request, s *server, c auth.Caller, id []by
 		return nil, unknownSession("no such session of this caller", id)
 	}
 	v.line.Session = sess.Label()
+	v.traceIn()
 	return sess, nil
 }
 

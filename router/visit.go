@@ -66,6 +66,7 @@ func (v *visit) forget() {
 // freeBody gives the body back, and with it all that points into it.
 func (v *visit) freeBody() {
 	if v.body != nil {
+		v.traceIn()
 		giveBack(v.body)
 		v.body, v.message, v.asked = nil, jsonrpc.Message{}, asked{}
 	}
@@ -79,10 +80,15 @@ func (v *visit) keepID() []byte {
 	return v.id
 }
 
-// traceIn writes the request into the trace, once.
-func (v *visit) traceIn(body []byte) {
+// traceIn writes the request into the trace, once: when its session is known, or
+// nothing more will be.
+func (v *visit) traceIn() {
 	if v.trace != nil && !v.heard {
 		v.heard = true
+		var body []byte // of a request that was refused unread
+		if v.body != nil {
+			body = *v.body
+		}
 		v.trace.Message(audit.In, v.line.Method, v.line.Path, v.line.Session, v.line.Principal, body)
 	}
 }
@@ -90,7 +96,7 @@ func (v *visit) traceIn(body []byte) {
 // traceOut writes a message to the client into the trace.
 func (v *visit) traceOut(body []byte) {
 	if v.trace != nil {
-		v.traceIn(nil) // a request that was refused unread
+		v.traceIn()
 		v.trace.Message(audit.Out, v.line.Method, v.line.Path, v.line.Session, v.line.Principal, body)
 	}
 }

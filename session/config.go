@@ -16,6 +16,9 @@ type Config struct {
 	MaxMessage int
 	// MaxCalls is how many requests of one session may be running; 0: 64.
 	MaxCalls int
+	// Interrupt says of each server, by index, whether its workers give running calls
+	// up at a SIGINT and live on.
+	Interrupt []bool
 	// CredentialGrace is how long a session stays after its newest token's expiry.
 	CredentialGrace time.Duration
 	Lifetime        Lifetime

@@ -65,6 +65,8 @@ func (t *Table) open(ctx context.Context, server uint16, c Caller, init *jsonrpc
 		// 32 bits.
 		FirstID: uint64(binary.LittleEndian.Uint32(seed[:]) >> 2),
 		Now:     t.cfg.Now,
+
+		Interrupt: int(server) < len(t.cfg.Interrupt) && t.cfg.Interrupt[server],
 	}, upstream{s}, s.log)
 	s.outbox.refuse = s.b.Refuse
 	s.b.Start()

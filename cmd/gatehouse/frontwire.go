@@ -43,6 +43,9 @@ func sessionConfig(p plan.Front) session.Config {
 		MaxSessions: p.MaxSessions, MaxPerPrincipal: p.MaxPerPrincipal, MaxMessage: int(p.MaxMessage),
 		CredentialGrace: p.CredentialGrace, Lifetime: session.Lifetime(p.Lifetime),
 	}
+	for _, s := range p.Servers {
+		c.Interrupt = append(c.Interrupt, s.Interrupt == "sigint")
+	}
 	if !p.Auth {
 		c.MaxPerPrincipal = 0 // everybody is the same principal
 	}

@@ -73,7 +73,12 @@ type Config struct {
 	// FirstID is the id before the handshake's. A random one makes the handshake's
 	// answer a proof that the worker read the question.
 	FirstID uint64
-	Now     func() time.Time // for the rate of stderr lines; time.Now
+	// Interrupt: SIGINT has the worker give its running calls up and live on.
+	Interrupt bool
+	// Liveness are the members, "method" first, of a request that the worker answers
+	// at once in its era; a ping.
+	Liveness string
+	Now      func() time.Time // for the rate of stderr lines; time.Now
 }
 
 func (c Config) withDefaults() Config {
@@ -88,6 +93,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.WriteTimeout <= 0 {
 		c.WriteTimeout = 10 * time.Second
+	}
+	if c.Liveness == "" {
+		c.Liveness = `"method":"ping"`
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -136,6 +144,7 @@ type Bridge struct {
 	replies   []byte // lines that must not wait: answers to pings, refusals, cancels
 	replying  bool   // a goroutine writes them
 	noBatches bool   // the worker's revision is known to have none
+	doubt     doubt  // whether the worker still listens
 
 	workers  sync.WaitGroup // reader, stderr, replies
 	done     chan struct{}  // closed when reason is set
@@ -233,6 +242,9 @@ func (b *Bridge) end(reason string, stopped bool) {
 	}
 	clear(b.calls)
 	clear(b.asks)
+	if b.doubt.timer != nil {
+		b.doubt.timer.Stop()
+	}
 	b.mu.Unlock()
 	close(b.done)
 	b.room.Broadcast()

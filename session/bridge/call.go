@@ -315,6 +315,7 @@ func (b *Bridge) giveUp(c *Call, why error) (tell bool) {
 func (b *Bridge) expire(c *Call) {
 	if b.giveUp(c, ErrTimeout) {
 		b.reply(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d,"reason":"request timeout"}}`, c.id))
+		b.suspect()
 	}
 }
 
@@ -332,5 +333,6 @@ func (b *Bridge) cancel(m *jsonrpc.Message) {
 	b.mu.Unlock()
 	if found != nil && b.giveUp(found, ErrCancelled) {
 		b.reply(m.Raw, jsonrpc.Edit{Span: m.RequestID, With: strconv.AppendUint(nil, found.id, 10)})
+		b.suspect()
 	}
 }

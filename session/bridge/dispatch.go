@@ -68,6 +68,10 @@ func (b *Bridge) response(m *jsonrpc.Message) error {
 	}
 	id, ok := parseID(raw)
 	b.mu.Lock()
+	if ok && b.answered(id) {
+		b.mu.Unlock()
+		return nil
+	}
 	c := b.calls[id]
 	if !ok || c == nil || !c.sent {
 		defer b.mu.Unlock()

@@ -42,11 +42,15 @@ var permitted = map[phase]map[spawn.Type]func(*attendant, spawn.Frame) error{
 		spawn.TypeSpawn: (*attendant).spawn,
 		spawn.TypeRenew: (*attendant).renew,
 		spawn.TypeKill:  (*attendant).kill,
+
+		spawn.TypeInterrupt: (*attendant).interrupt,
 	},
 	phaseStopping: {
 		spawn.TypeSpawn: (*attendant).refuseStopping,
 		spawn.TypeRenew: (*attendant).renew,
 		spawn.TypeKill:  (*attendant).kill,
+
+		spawn.TypeInterrupt: (*attendant).interrupt,
 	},
 }
 
@@ -189,6 +193,18 @@ func (a *attendant) kill(f spawn.Frame) error {
 	l, err := a.lookup(r.Handle, spawn.TypeKill)
 	if err == nil && l != nil {
 		l.stop("stop requested", a.m.patient())
+	}
+	return err
+}
+
+func (a *attendant) interrupt(f spawn.Frame) error {
+	r := f.(spawn.InterruptRequest)
+	if err := a.ordered(r.Seq); err != nil {
+		return err
+	}
+	l, err := a.lookup(r.Handle, spawn.TypeInterrupt)
+	if err == nil && l != nil {
+		l.interrupt()
 	}
 	return err
 }

@@ -125,6 +125,8 @@ func TestCompromisedFrontEnd(t *testing.T) {
 		"a descriptor":                           {func(f *rawFront) { served(f); f.bytes(encode(spawn.KillRequest{Seq: 1, Handle: 1}), int(null.Fd())) }, "descriptors attached"},
 		"HELLO with descriptors":                 {func(f *rawFront) { f.bytes(encode(hello), int(null.Fd()), int(null.Fd())) }, "descriptors attached"},
 		"RENEW of a handle that was never given": {func(f *rawFront) { served(f); f.frame(spawn.RenewRequest{Seq: 1, Handle: 1, Token: good}) }, "never given"},
+		"INTERRUPT of a handle never given":      {func(f *rawFront) { served(f); f.frame(spawn.InterruptRequest{Seq: 1, Handle: 1 << 40}) }, "never given"},
+		"INTERRUPT before HELLO":                 {func(f *rawFront) { f.frame(spawn.InterruptRequest{Seq: 1, Handle: 1}) }, "INTERRUPT is not permitted"},
 		"KILL of a handle that was never given":  {func(f *rawFront) { served(f); f.frame(spawn.KillRequest{Seq: 1, Handle: 1 << 40}) }, "never given"},
 		"KILL of handle 0":                       {func(f *rawFront) { served(f); f.frame(spawn.KillRequest{Seq: 1}) }, "never given"},
 		"a server that does not exist":           {func(f *rawFront) { served(f); f.frame(spawn.SpawnRequest{Seq: 1, Server: 1, Token: good}) }, "does not exist"},
@@ -281,10 +283,10 @@ func TestDraining(t *testing.T) {
 // TestPermissionTableIsComplete: every frame of a front end has its place, and
 // only in the phases that docs/frames.md names.
 func TestPermissionTableIsComplete(t *testing.T) {
-	want := map[phase]string{phaseStarting: "HELLO", phaseServing: "SPAWN RENEW KILL", phaseStopping: "SPAWN RENEW KILL"}
+	want := map[phase]string{phaseStarting: "HELLO", phaseServing: "SPAWN RENEW KILL INTERRUPT", phaseStopping: "SPAWN RENEW KILL INTERRUPT"}
 	for p := phase(0); p <= phaseStopping; p++ {
 		var got []string
-		for _, typ := range []spawn.Type{spawn.TypeHello, spawn.TypeSpawn, spawn.TypeRenew, spawn.TypeKill} {
+		for _, typ := range []spawn.Type{spawn.TypeHello, spawn.TypeSpawn, spawn.TypeRenew, spawn.TypeKill, spawn.TypeInterrupt} {
 			if permitted[p][typ] != nil {
 				got = append(got, typ.String())
 			}

@@ -19,6 +19,8 @@ type body interface {
 	Done() <-chan struct{}
 	// Signal signals every process of the tree.
 	Signal(sig syscall.Signal)
+	// Interrupt sends SIGINT to the first process.
+	Interrupt()
 	// Kill kills every process of the tree.
 	Kill()
 	// Status is how the first process ended; valid once Done is closed.
@@ -228,6 +230,15 @@ func (l *lease) end(reason string, how ladder) {
 	l.state, l.reason = leaseStopping, reason
 	if l.body != nil {
 		go climb(l.body, how)
+	}
+}
+
+// interrupt has a worker give up what it is doing, unless it is being ended.
+func (l *lease) interrupt() {
+	l.table.mu.Lock()
+	defer l.table.mu.Unlock()
+	if l.state == leaseRunning {
+		l.body.Interrupt()
 	}
 }
 

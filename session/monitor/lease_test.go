@@ -50,6 +50,8 @@ func (b *fakeBody) Signal(sig syscall.Signal) {
 	}
 }
 
+func (b *fakeBody) Interrupt() { b.note("INT") }
+
 func (b *fakeBody) Kill() {
 	b.note("KILL")
 	b.end()
@@ -449,4 +451,25 @@ func TestSameAssignment(t *testing.T) {
 	if !base.same(&other) {
 		t.Error("what makes no other process was seen as another one")
 	}
+}
+
+// An interrupt reaches a worker that runs, and none that is being ended.
+func TestInterrupt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newLeases(limits{workers: 1}, time.Now)
+		l, err := table.reserve(&verdict{}, 0, assignment{}, time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.interrupt() // no process yet
+		b := newFakeBody(syscall.SIGTERM)
+		l.run(b)
+		l.interrupt()
+		l.stop("enough", ladder{})
+		l.interrupt()
+		synctest.Wait()
+		if got := b.history(); !strings.Contains(got, "0s INT") || strings.Count(got, "INT") != 1 {
+			t.Errorf("got %s", got)
+		}
+	})
 }

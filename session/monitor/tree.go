@@ -35,6 +35,8 @@ func (t *tree) Signal(sig syscall.Signal) {
 	}
 }
 
+func (t *tree) Interrupt() { t.child.Signal(syscall.SIGINT) }
+
 func (t *tree) Kill() {
 	if t.group != nil && t.group.Kill() == nil {
 		return

@@ -167,6 +167,10 @@ func (c *Conn) handle(m message) {
 			echo(c, p)
 			return
 		}
+		if p.Name == "block" {
+			block(c, p)
+			return
+		}
 		go tools[p.Name](c, p)
 	default:
 		c.Line(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"unknown method"}}`, m.ID)

@@ -24,7 +24,9 @@ type Process struct {
 	In       io.ReadCloser
 	Out, Err io.WriteCloser
 	Killed   <-chan struct{}
-	Request  spawn.Request
+	// Interrupted gets one token for a SIGINT.
+	Interrupted <-chan struct{}
+	Request     spawn.Request
 }
 
 // Spawner runs a Func for each worker. The zero value with a Worker is ready. It
@@ -60,8 +62,8 @@ func (s *Spawner) Spawn(ctx context.Context, r spawn.Request) (spawn.Worker, err
 			return nil, err
 		}
 	}
-	w := &worker{spawner: s, lease: s.Lease, exited: make(chan struct{}), stop: make(chan struct{}), killed: make(chan struct{})}
-	p := &Process{Killed: w.killed, Request: r}
+	w := &worker{spawner: s, lease: s.Lease, exited: make(chan struct{}), stop: make(chan struct{}), killed: make(chan struct{}), interrupt: make(chan struct{}, 1)}
+	p := &Process{Killed: w.killed, Interrupted: w.interrupt, Request: r}
 	var out spawn.Worker = w
 	if s.InMemory {
 		in, stdout, stderr := newPipe(), newPipe(), newPipe()
@@ -120,9 +122,11 @@ type worker struct {
 	exited  chan struct{}
 	stop    chan struct{} // closed by Stop
 	killed  chan struct{}
-	stopped sync.Once
-	dead    sync.Once
-	status  spawn.Status // set before exited is closed
+
+	interrupt chan struct{} // one token: a SIGINT
+	stopped   sync.Once
+	dead      sync.Once
+	status    spawn.Status // set before exited is closed
 
 	mu    sync.Mutex // guards lease
 	lease time.Time
@@ -186,13 +190,19 @@ func (w *worker) run(f Func, p *Process) {
 
 func (w *worker) kill() { w.dead.Do(func() { close(w.killed) }) }
 
-func (w *worker) Stdin() *os.File         { return w.files[0] }
-func (w *worker) Stdout() *os.File        { return w.files[1] }
-func (w *worker) Stderr() *os.File        { return w.files[2] }
-func (w *worker) PID() int                { return 0 }
-func (w *worker) UID() int                { return os.Getuid() }
-func (w *worker) Account() string         { return "in-process" }
-func (w *worker) Stop()                   { w.stopped.Do(func() { close(w.stop) }) }
+func (w *worker) Stdin() *os.File  { return w.files[0] }
+func (w *worker) Stdout() *os.File { return w.files[1] }
+func (w *worker) Stderr() *os.File { return w.files[2] }
+func (w *worker) PID() int         { return 0 }
+func (w *worker) UID() int         { return os.Getuid() }
+func (w *worker) Account() string  { return "in-process" }
+func (w *worker) Stop()            { w.stopped.Do(func() { close(w.stop) }) }
+func (w *worker) Interrupt() {
+	select {
+	case w.interrupt <- struct{}{}:
+	default:
+	}
+}
 func (w *worker) Exited() <-chan struct{} { return w.exited }
 func (w *worker) Status() spawn.Status    { return w.status }
 

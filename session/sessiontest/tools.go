@@ -56,6 +56,7 @@ func init() {
 		"flood":      flood,   // n notifications as fast as it can, then an answer
 		"no-newline": noNewline,
 		"ping":       func(c *Conn, p call) { c.text(p.id, c.Ask("ping", "{}")) },
+		"block":      block, // reads nothing until ms have passed or, with the text "obeys", a SIGINT comes
 		"batch":      batch, // a log message and the answer in one array
 	}
 }
@@ -65,6 +66,24 @@ func echo(c *Conn, p call) {
 		p.wait(c)
 	}
 	c.text(p.id, p.Arguments.Text)
+}
+
+func block(c *Conn, p call) {
+	var interrupted <-chan struct{}
+	if p.Arguments.Text == "obeys" {
+		interrupted = c.p.Interrupted
+	}
+	var timer <-chan time.Time
+	if p.Arguments.MS > 0 {
+		timer = time.After(time.Duration(p.Arguments.MS) * time.Millisecond)
+	}
+	select {
+	case <-interrupted:
+	case <-timer:
+	case <-c.p.Killed:
+		return
+	}
+	c.text(p.id, "unblocked")
 }
 
 func big(c *Conn, p call) { c.text(p.id, strings.Repeat("x", p.Arguments.N)) }

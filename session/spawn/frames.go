@@ -39,6 +39,8 @@ const (
 	TypeRenew Type = 0x03
 	TypeKill  Type = 0x04
 
+	TypeInterrupt Type = 0x05
+
 	TypeSpawned Type = 0x81
 	TypeRefused Type = 0x82
 	TypeRenewed Type = 0x83
@@ -57,6 +59,8 @@ func (t Type) String() string {
 		return "RENEW"
 	case TypeKill:
 		return "KILL"
+	case TypeInterrupt:
+		return "INTERRUPT"
 	case TypeSpawned:
 		return "SPAWNED"
 	case TypeRefused:
@@ -71,7 +75,7 @@ func (t Type) String() string {
 	return fmt.Sprintf("frame %#02x", uint8(t))
 }
 
-// Frame is one of the nine frame types below.
+// Frame is one of the frame types below.
 type Frame interface {
 	Type() Type
 	// append adds the frame's fields, without the type byte.
@@ -97,6 +101,9 @@ type (
 
 	// KillRequest ends a worker. It has no answer but EXITED.
 	KillRequest struct{ Seq, Handle uint64 }
+
+	// InterruptRequest sends SIGINT to a worker's first process. It has no answer.
+	InterruptRequest struct{ Seq, Handle uint64 }
 
 	// Spawned answers SpawnRequest, with four descriptors: the write end of
 	// stdin, the read ends of stdout and stderr, the pidfd.
@@ -146,6 +153,9 @@ func (RenewRequest) Type() Type { return TypeRenew }
 func (KillRequest) Type() Type { return TypeKill }
 
 // Type implements Frame.
+func (InterruptRequest) Type() Type { return TypeInterrupt }
+
+// Type implements Frame.
 func (Spawned) Type() Type { return TypeSpawned }
 
 // Type implements Frame.
@@ -181,6 +191,11 @@ func (f RenewRequest) append(b []byte) []byte {
 }
 
 func (f KillRequest) append(b []byte) []byte {
+	b = be.AppendUint64(b, f.Seq)
+	return be.AppendUint64(b, f.Handle)
+}
+
+func (f InterruptRequest) append(b []byte) []byte {
 	b = be.AppendUint64(b, f.Seq)
 	return be.AppendUint64(b, f.Handle)
 }
@@ -223,8 +238,8 @@ func Encode(f Frame) ([]byte, error) {
 	return f.append([]byte{byte(f.Type())}), nil
 }
 
-// ParseRequest reads a frame of the front end: Hello, SpawnRequest, RenewRequest
-// or KillRequest. The error never holds bytes of the frame.
+// ParseRequest reads a frame of the front end: Hello, SpawnRequest, RenewRequest,
+// KillRequest or InterruptRequest. The error never holds bytes of the frame.
 func ParseRequest(b []byte) (Frame, error) {
 	return parse(b, func(t Type, d *decoder) Frame {
 		switch t {
@@ -236,6 +251,8 @@ func ParseRequest(b []byte) (Frame, error) {
 			return RenewRequest{Seq: d.uint64(), Handle: d.uint64(), Token: d.string()}
 		case TypeKill:
 			return KillRequest{Seq: d.uint64(), Handle: d.uint64()}
+		case TypeInterrupt:
+			return InterruptRequest{Seq: d.uint64(), Handle: d.uint64()}
 		}
 		return nil
 	})

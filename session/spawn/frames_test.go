@@ -18,6 +18,7 @@ var examples = []struct {
 	{SpawnRequest{Seq: 2}, "02 0000000000000002 0000 0000"},
 	{RenewRequest{Seq: 4, Handle: 1, Token: "d.e.f"}, "03 0000000000000004 0000000000000001 0005 642e652e66"},
 	{KillRequest{Seq: 5, Handle: 1}, "04 0000000000000005 0000000000000001"},
+	{InterruptRequest{Seq: 6, Handle: 1}, "05 0000000000000006 0000000000000001"},
 	{Spawned{Seq: 2, Handle: 1, PID: 4711, UID: 1000, Lease: 1700000000123, Account: "alice"},
 		"81 0000000000000002 0000000000000001 00001267 000003e8 0000018bcfe5687b 0005 616c696365"},
 	{Refused{Seq: 2, Kind: KindRate, RetryAfter: 1500, Reason: "no"}, "82 0000000000000002 06 000005dc 0002 6e6f"},

@@ -50,6 +50,8 @@ type Worker interface {
 	// Stop ends the worker's whole process tree: EOF on stdin, after 2 s
 	// SIGTERM, after 3 s more SIGKILL. It returns at once, and may be repeated.
 	Stop()
+	// Interrupt sends SIGINT to the worker's first process. It returns at once.
+	Interrupt()
 	// Exited is closed when the worker has ended and its tree is gone.
 	Exited() <-chan struct{}
 	// Status says how the worker ended; valid once Exited is closed.

@@ -106,6 +106,15 @@ func (w *worker) Stop() {
 	})
 }
 
+// Interrupt asks the monitor for a SIGINT.
+func (w *worker) Interrupt() {
+	select {
+	case <-w.exited:
+	default:
+		go w.c.send(func(seq uint64) Frame { return InterruptRequest{Seq: seq, Handle: w.handle} })
+	}
+}
+
 // discard ends a worker that nobody waits for any more.
 func (w *worker) discard() {
 	w.Stop()

@@ -28,8 +28,8 @@ const (
 	Undecided Answer = iota
 	// Known: a usable set has it; verify again with Current.
 	Known
-	// Absent: every issuer was asked after the call began, answered well, and
-	// none has it. 401.
+	// Absent: every issuer was asked after the call began, or less than missGood
+	// ago and after an earlier call for it, answered well, and none has it. 401.
 	Absent
 )
 
@@ -54,6 +54,7 @@ func (s *Store) Lookup(ctx context.Context, kid string) Answer {
 		return Undecided
 	}
 	defer s.leave()
+	s.miss(kid, arrived)
 	ctx, cancel := context.WithTimeout(ctx, AwaitLimit)
 	defer cancel()
 	for {
@@ -76,10 +77,11 @@ func (s *Store) Lookup(ctx context.Context, kid string) Answer {
 // known answers from what is there, and returns the channel that is closed when
 // there is more.
 func (s *Store) known(kid string, arrived time.Time) (Answer, <-chan struct{}) {
+	now := s.now()
 	s.mu.Lock()
 	changed, asked := s.changed, len(s.sets) > 0
 	for _, e := range s.sets {
-		if e.last.Health != HealthOK || !e.last.AttemptedAt.After(arrived) {
+		if e.last.Health != HealthOK || !s.misses.answered(kid, e.last.AttemptedAt, arrived, now) {
 			asked = false
 		}
 	}
@@ -126,6 +128,13 @@ func (s *Store) enter() bool {
 	}
 	s.waiters++
 	return true
+}
+
+// miss remembers that a key id is asked for which no set has.
+func (s *Store) miss(kid string, since time.Time) {
+	s.mu.Lock()
+	s.misses.note(kid, since)
+	s.mu.Unlock()
 }
 
 func (s *Store) leave() {

@@ -39,6 +39,7 @@ type Store struct {
 	changed chan struct{}              // closed, and replaced, at every message
 	lastAsk time.Time                  // when ask was last filled
 	waiters int                        // callers inside Lookup
+	misses  misses                     // key ids that were asked for and are in no set
 }
 
 // entry is what is known of one issuer.
@@ -154,6 +155,9 @@ func (s *Store) apply(u Update) bool {
 	var gone []string
 	if e.admits(u) {
 		gone = e.take(u, s.now())
+	}
+	for _, kid := range gone {
+		s.misses.note(kid, time.Time{}) // any attempt answers for it, this one first
 	}
 	u.Keys = nil
 	e.last = u

@@ -1,6 +1,7 @@
 // Command gatehouse is the operator's command. "serve" validates the
 // configuration, binds the listeners and becomes the monitor; "check" explains
-// the configuration and tests the outside; the hidden "front" is the front-end
+// the configuration and tests the outside; "login", "token" and "logout" are the
+// client's side of signing in; the hidden "front" is the front-end
 // process, which only the monitor starts.
 package main
 
@@ -18,7 +19,7 @@ import (
 	"gatehouse/cmd/internal/conf"
 )
 
-// Exit codes: 0 done, 1 refused or failed, 2 wrong usage.
+// Exit codes: 0 done, 1 refused or failed, 2 wrong usage; of token also 3, see there.
 const (
 	exitDone = iota
 	exitFailed
@@ -40,6 +41,9 @@ func main() {
 type commands struct {
 	Serve      serveCmd      `cmd:"" help:"Start the server."`
 	Check      checkCmd      `cmd:"" help:"Print the effective configuration and test what it depends on."`
+	Login      loginCmd      `cmd:"" help:"Sign in at a server, for tokens that stay fresh."`
+	Token      tokenCmd      `cmd:"" help:"Print a fresh access token for a server."`
+	Logout     logoutCmd     `cmd:"" help:"Sign out at a server."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 	Front      frontCmd      `cmd:"" hidden:"" help:"The front-end process; only the monitor starts it."`
 	Accounts   accountsCmd   `cmd:"" hidden:"" help:"Print the entries of an accounts file."`

@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
 	"gatehouse/session/monitor"
+	"gatehouse/session/monitor/cgroup"
 	"gatehouse/session/monitor/guard"
 	"gatehouse/session/privdrop"
 )
@@ -71,15 +73,16 @@ func runGuard(signals <-chan os.Signal) (int, error) {
 	if err != nil {
 		return guard.ExitRefused, err
 	}
-	if err := privdrop.Guard(append([]privdrop.Capability{privdrop.SetPCap}, monitor.Keep...)...); err != nil {
+	if err := privdrop.Guard(slices.Concat(guard.Keep, monitor.Keep)...); err != nil {
 		return guard.ExitRefused, err
 	}
+	groups, _ := cgroup.OpenFor(os.Getpid()) // the monitor finds out as well, and says it
 	self, err := os.Executable()
 	if err != nil {
 		return guard.ExitRefused, err
 	}
 	g := guard.Guard{
-		Path: self, Argv: []string{self, guarded}, Env: os.Environ(), Inherited: inherited,
+		Path: self, Argv: []string{self, guarded}, Env: os.Environ(), Inherited: inherited, Groups: groups,
 		Log: logger(zerolog.InfoLevel, "guard"),
 	}
 	return g.Run(signals)
@@ -87,31 +90,28 @@ func runGuard(signals <-chan os.Signal) (int, error) {
 
 // runMonitor locks itself down before it reads anything.
 func runMonitor(pipe string, signals <-chan os.Signal) (int, error) {
-	if err := privdrop.CloseOnExec(3); err != nil {
-		return guard.ExitRefused, err
-	}
-	if err := privdrop.Monitor(monitor.Keep...); err != nil {
-		return guard.ExitRefused, err
-	}
-	if err := privdrop.ProveMonitor(monitor.Keep...); err != nil {
-		return guard.ExitRefused, err
+	for _, step := range []func() error{
+		func() error { return privdrop.CloseOnExec(planFD) },
+		func() error { return privdrop.Monitor(monitor.Keep...) },
+		func() error { return privdrop.ProveMonitor(monitor.Keep...) },
+	} {
+		if err := step(); err != nil {
+			return guard.ExitRefused, err
+		}
 	}
 	p, err := readPlan()
 	if err != nil {
 		return guard.ExitRefused, err
 	}
-	cfg, err := config(p)
+	cfg, err := config(p, pipe)
 	if err != nil {
-		return guard.ExitRefused, err
-	}
-	if cfg.Guard, err = guardPipe(pipe); err != nil {
 		return guard.ExitRefused, err
 	}
 	m, err := monitor.New(context.Background(), cfg)
-	if err != nil {
-		return guard.ExitRefused, err
+	if err == nil {
+		err = m.Run(context.Background(), signals)
 	}
-	if err := m.Run(context.Background(), signals); err != nil {
+	if err != nil {
 		return guard.ExitRefused, err
 	}
 	return guard.ExitAsked, nil

@@ -91,8 +91,9 @@ func decodePlan(b []byte) (*plan.Plan, error) {
 	return &p, nil
 }
 
-// config says the plan in the monitor's terms and takes its descriptors.
-func config(p *plan.Plan) (monitor.Config, error) {
+// config says the plan in the monitor's terms and takes its descriptors, and the
+// guard's.
+func config(p *plan.Plan, pipe string) (monitor.Config, error) {
 	m := &p.Monitor
 	level, err := zerolog.ParseLevel(m.LogLevel)
 	if err != nil {
@@ -134,7 +135,8 @@ func config(p *plan.Plan) (monitor.Config, error) {
 	for i := range m.Listeners {
 		c.Listeners = append(c.Listeners, os.NewFile(uintptr(planFD+1+i), "listener"))
 	}
-	return c, nil
+	c.Guard, err = guardPipe(pipe)
+	return c, err
 }
 
 // guardPipe is the descriptor on which the guard's end shows.

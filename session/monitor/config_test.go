@@ -149,21 +149,6 @@ func TestPacer(t *testing.T) {
 	}
 }
 
-func TestLeftoverGroups(t *testing.T) {
-	me := groupName(os.Getpid())
-	for name, want := range map[string]bool{
-		me: false, me + "0": true, "gatehouse-1-0": true, "gatehouse-99999999-5": true,
-		"gatehouse-99999999": false, "gatehouse-x-1": false, "system.slice": false, "gatehouse-0-0": false, "gatehouse--1-2": false,
-	} {
-		if name == "gatehouse-1-0" && startTime(1) == "0" {
-			continue
-		}
-		if got := isLeftover(name); got != want {
-			t.Errorf("%s: %v, want %v", name, got, want)
-		}
-	}
-}
-
 func TestLogTextIsOneLine(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain":                  "plain",

@@ -186,7 +186,11 @@ func (m *Monitor) setPrograms(_ context.Context, root bool) error {
 
 // setRunner finds out how worker trees are contained.
 func (m *Monitor) setRunner(context.Context, bool) error {
-	base, err := openGroups(m.cfg.Guard != nil)
+	owner := os.Getpid()
+	if m.cfg.Guard != nil { // which made it, having the right to
+		owner = os.Getppid()
+	}
+	base, err := cgroup.OpenFor(owner)
 	if err != nil {
 		m.log.Warn().Err(err).Msg("no control groups: a worker that sets out to can leave processes behind")
 		return nil
@@ -212,6 +216,11 @@ func (m *Monitor) setState(_ context.Context, root bool) error {
 	if !m.cfg.authenticated() {
 		return nil
 	}
+	cert, key, err := m.openCert()
+	if err != nil {
+		return err
+	}
+	closeFiles([]*os.File{cert, key})
 	return keysFolder(filepath.Join(m.cfg.StateDir, "keys"), m.keeper)
 }
 
@@ -233,29 +242,6 @@ func keysFolder(path string, owner *accounts.Account) error {
 		return fmt.Errorf("make folder for key sets: %w", err)
 	}
 	return nil
-}
-
-// openGroups makes the base of our control groups, ends what earlier runs left in
-// them, and says why if there is none. The name holds who made it, so that the
-// next one can tell a leftover from a neighbour.
-func openGroups(guarded bool) (*cgroup.Base, error) {
-	owner := os.Getpid()
-	if guarded {
-		owner = os.Getppid()
-	}
-	base, err := cgroup.Open(groupName(owner))
-	if err != nil {
-		return nil, err
-	}
-	if err := base.Clear(); err != nil {
-		return nil, err
-	}
-	for _, name := range base.Siblings() {
-		if isLeftover(name) {
-			base.Sweep(name)
-		}
-	}
-	return base, nil
 }
 
 // until is when a lease for that token ends; zero: never.

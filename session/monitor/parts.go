@@ -175,7 +175,8 @@ func (m *Monitor) attendFront(a *attendant, c *proc.Child) (useful bool, err err
 			a.orphaned("the front end is compromised")
 			if err == nil { // it hung up, or is ending
 				err = errors.New("closed its socket")
-				if ended := waitFor(c.Done(), time.Second); ended {
+				if waitFor(c.Done(), time.Second) {
+					err = nil // its status says more
 					continue
 				}
 			}
@@ -204,10 +205,9 @@ func waitFor(ch <-chan struct{}, limit time.Duration) bool {
 // done closes those that only it needs, once it has them.
 func (m *Monitor) frontFiles(socket *os.File) (files []*os.File, done func(), err error) {
 	opened := []*os.File{socket}
-	done = func() { closeFiles(opened) }
 	defer func() {
 		if err != nil {
-			done()
+			closeFiles(opened)
 		}
 	}()
 	null, err := os.Open(os.DevNull)
@@ -232,7 +232,7 @@ func (m *Monitor) frontFiles(socket *os.File) (files []*os.File, done func(), er
 		opened = append(opened, cert, key)
 		files = append(files, cert, key)
 	}
-	return append(files, m.cfg.Listeners...), done, nil
+	return append(files, m.cfg.Listeners...), func() { closeFiles(opened) }, nil
 }
 
 func (m *Monitor) setAttendant(a *attendant) {

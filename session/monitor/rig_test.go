@@ -21,6 +21,7 @@ import (
 	"gatehouse/auth/keys"
 	"gatehouse/auth/token"
 	"gatehouse/session/accounts"
+	"gatehouse/session/accounts/accountstest"
 	"gatehouse/session/privdrop"
 	"gatehouse/session/spawn"
 )
@@ -71,7 +72,7 @@ func (l *logBuffer) await(t *testing.T, text string) {
 // openDir is a folder of ours that every account can pass through.
 func openDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", testPrefix)
+	dir, err := os.MkdirTemp("", accountstest.Prefix)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +106,7 @@ func newRig(t *testing.T, script string) *rig {
 	policy.Leeway = 0
 	r.cfg = Config{
 		Mode: ModeShared, BinDir: r.dir, StateDir: filepath.Join(r.dir, "state"),
-		TLSCert: "/dev/null", TLSKey: "/dev/null", Policies: []token.Policy{policy},
+		TLSCert: "/etc/hostname", TLSKey: "/etc/hostname", Policies: []token.Policy{policy},
 		Servers:    []Server{{Path: "/mcp", Audiences: []string{authtest.Audience}, Command: []string{"/bin/sh", "-c", script}}},
 		Accounts:   accounts.Policy{MinUID: 1000, MaxUID: 60000, DeniedGroups: []string{"root", "sudo", "docker"}, ShadowLock: "refuse"},
 		MaxWorkers: 16, MaxPerPrincipal: 8, MaxPerToken: 8, SpawnRate: 100, SpawnBurst: 100,
@@ -115,8 +116,8 @@ func newRig(t *testing.T, script string) *rig {
 	}
 	if os.Geteuid() == 0 {
 		r.cfg.Mode = ModeMonitor
-		r.cfg.FrontUser, r.cfg.KeysUser = folk.front, folk.keys
-		r.mapTo(map[string]string{"alice": folk.alice, "bob": folk.bob})
+		r.cfg.FrontUser, r.cfg.KeysUser = folk.Front, folk.Keys
+		r.mapTo(map[string]string{"alice": folk.Alice, "bob": folk.Bob})
 	}
 	return r
 }

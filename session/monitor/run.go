@@ -152,13 +152,24 @@ func (m *Monitor) finish(result error) error {
 		}
 	}
 	m.parts.Wait()
-	if base := m.runner.groups.Load(); base != nil {
-		if err := base.Close(); err != nil {
-			m.log.Error().Err(err).Msg("control groups were not cleared away")
-		}
-	}
+	m.closeGroups()
 	m.log.Info().Msg("stopped")
 	return result
+}
+
+// closeGroups clears the control groups away; the folder itself is the guard's.
+func (m *Monitor) closeGroups() {
+	base := m.runner.groups.Load()
+	if base == nil {
+		return
+	}
+	end := base.Close
+	if m.cfg.Guard != nil {
+		end = base.Clear
+	}
+	if err := end(); err != nil {
+		m.log.Error().Err(err).Msg("control groups were not cleared away")
+	}
 }
 
 // reload reads what can be read again without ending a session.

@@ -80,7 +80,7 @@ func (r *runner) start(j job, number uint64) (_ *running, err error) {
 		return nil, err
 	}
 	a := &j.assignment.account
-	w := &running{tree: &tree{label: number}}
+	w := &running{tree: &tree{label: proc.NewLabel(number)}}
 	defer func() {
 		if err != nil {
 			w.abandon()
@@ -126,7 +126,7 @@ func (r *runner) start(j job, number uint64) (_ *running, err error) {
 func (r *runner) launch(spec *proc.Spec, t *tree, number uint64) (*proc.Child, error) {
 	base := r.groups.Load()
 	if base == nil {
-		spec.Label = number
+		spec.Label = t.label
 		return r.host.Start(*spec)
 	}
 	g, err := base.New("w" + strconv.FormatUint(number, 10))
@@ -140,7 +140,7 @@ func (r *runner) launch(spec *proc.Spec, t *tree, number uint64) (*proc.Child, e
 	}
 	// A kernel or container in which groups can be made but not be started in.
 	plain := *spec
-	plain.Cgroup, plain.Label = nil, number
+	plain.Cgroup, plain.Label = nil, t.label
 	c, again := r.host.Start(plain)
 	if again != nil {
 		return nil, err

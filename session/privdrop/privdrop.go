@@ -21,6 +21,7 @@ type Capability int
 // The capabilities that some process of ours keeps.
 const (
 	Chown         Capability = unix.CAP_CHOWN           // private directories and pipes of workers
+	DACOverride   Capability = unix.CAP_DAC_OVERRIDE    // the guard alone: control groups in a closed folder
 	DACReadSearch Capability = unix.CAP_DAC_READ_SEARCH // a TLS key of any owner, homes below closed folders
 	Kill          Capability = unix.CAP_KILL
 	SetGID        Capability = unix.CAP_SETGID

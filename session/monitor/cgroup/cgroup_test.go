@@ -173,3 +173,18 @@ func TestPlaceThatIsNoCgroup(t *testing.T) {
 		t.Errorf("a missing folder: %v", err)
 	}
 }
+
+func TestLeftoverGroups(t *testing.T) {
+	me := Name(os.Getpid())
+	for name, want := range map[string]bool{
+		me: false, me + "0": true, "gatehouse-1-0": true, "gatehouse-99999999-5": true,
+		"gatehouse-99999999": false, "gatehouse-x-1": false, "system.slice": false, "gatehouse-0-0": false, "gatehouse--1-2": false,
+	} {
+		if name == "gatehouse-1-0" && startTime(1) == "0" {
+			continue
+		}
+		if got := IsLeftover(name); got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}

@@ -18,7 +18,9 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
+	"gatehouse/session/monitor/cgroup"
 	"gatehouse/session/monitor/proc"
+	"gatehouse/session/privdrop"
 )
 
 // Exit codes of a monitor that must not be started again.
@@ -28,6 +30,9 @@ const (
 	// ExitRefused: it refused to start or to go on, and said why.
 	ExitRefused = 1
 )
+
+// Keep are the capabilities that a guard needs beside those of the monitor, as root.
+var Keep = []privdrop.Capability{privdrop.SetPCap, privdrop.DACOverride}
 
 const (
 	endLimit   = 5 * time.Second
@@ -46,23 +51,28 @@ type Guard struct {
 	// Inherited are the descriptors from 3 on, which the monitor gets under the same
 	// numbers.
 	Inherited []*os.File
-	Log       zerolog.Logger
+	// Groups is where the monitor's control groups lie; nil: there are none.
+	Groups *cgroup.Base
+	Log    zerolog.Logger
 
 	host *proc.Host
 }
 
 // Run starts the monitor, passes SIGTERM, SIGINT and SIGHUP on to it, and starts
 // it again when it crashed. It returns the exit code when nothing is left.
-func (g *Guard) Run(signals <-chan os.Signal) (int, error) {
+func (g *Guard) Run(signals <-chan os.Signal) (code int, err error) {
 	if err := proc.Adopt(); err != nil {
 		return ExitRefused, err
+	}
+	if g.Groups != nil {
+		defer func() { err = errors.Join(err, g.Groups.Close()) }()
 	}
 	g.host = proc.NewHost()
 	pause := firstPause
 	for crashes := 0; ; {
 		began := time.Now()
 		st, asked, err := g.once(signals)
-		left := proc.EndAll(endLimit)
+		left := g.endAll()
 		switch {
 		case err != nil:
 			return ExitRefused, errors.Join(err, left)
@@ -86,6 +96,15 @@ func (g *Guard) Run(signals <-chan os.Signal) (int, error) {
 		}
 		pause *= 2
 	}
+}
+
+// endAll ends what a monitor left behind.
+func (g *Guard) endAll() error {
+	err := proc.EndAll(endLimit)
+	if g.Groups != nil {
+		err = errors.Join(err, g.Groups.Clear())
+	}
+	return err
 }
 
 // once runs one monitor. asked says that a signal to end was passed on.

@@ -122,8 +122,15 @@ func all() []int {
 // A label is how a worker's tree is found where there is no cgroup for it: the
 // soft limit of real-time CPU microseconds, which children inherit, which /proc
 // shows, and which means nothing to a process that may not use real-time
-// scheduling. It starts so high that it could never be met either.
+// scheduling. It starts so high that it could never be met either, and holds the
+// process id of whoever gave it, so that two services on a host never meet.
 const labelBase = 1 << 50
+
+// NewLabel makes a label that no other living process gives: a number, of which the
+// lower 28 bits count, and our process id.
+func NewLabel(number uint64) uint64 {
+	return uint64(os.Getpid())<<28 | number&(1<<28-1)
+}
 
 // label makes the next child carry the label and returns what undoes it.
 func label(l uint64) (restore func(), err error) {

@@ -125,7 +125,7 @@ func TestCheck(t *testing.T) {
 		"NUL in an argument":          {Command{Argv: []string{"/bin/sh", "a\x00b"}}, "NUL"},
 		"anybody may change it":       {Command{Argv: []string{loose}, Strict: true}, "may write it"},
 		"not strict":                  {Command{Argv: []string{loose}}, ""},
-		"missing, strict":             {Command{Argv: []string{prog + "x"}, Strict: true}, "no such file"},
+		"missing, strict":             {Command{Argv: []string{"/bin/no-such-program"}, Strict: true}, "no such file"},
 		"relative folder":             {Command{Argv: []string{"/bin/sh"}, Cwd: "x"}, "not an absolute path"},
 		"bad variable":                {Command{Argv: []string{"/bin/sh"}, Env: map[string]string{"A B": ""}}, "no variable name"},
 		"HOME set":                    {Command{Argv: []string{"/bin/sh"}, Env: map[string]string{"HOME": "/"}}, "comes from the account"},

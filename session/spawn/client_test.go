@@ -429,7 +429,7 @@ func TestConnRefusesDescriptorsAndOversize(t *testing.T) {
 			if _, _, err := conn.Read(); !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
-			if after := openFDs(t); after != before {
+			if after := openFDs(t); after > before { // fewer: the collector closed what an earlier test had left
 				t.Errorf("%d descriptors before, %d after", before, after)
 			}
 		})
@@ -471,7 +471,7 @@ func TestNoDescriptorLeaks(t *testing.T) {
 	}
 	m.conn.Close()
 	c.Close()
-	if after := openFDs(t); after != before {
+	if after := openFDs(t); after > before { // fewer: the collector closed what an earlier test had left
 		t.Errorf("%d descriptors before, %d after", before, after)
 	}
 }

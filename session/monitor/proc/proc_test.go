@@ -158,7 +158,7 @@ func TestExecFailuresAreReported(t *testing.T) {
 	if left := Children(); len(left) > kids {
 		t.Errorf("%d children before, %v after", kids, left)
 	}
-	if after := openFDs(t); after != before {
+	if after := openFDs(t); after > before { // fewer: the collector closed what an earlier test had left
 		t.Errorf("%d descriptors before, %d after", before, after)
 	}
 }

@@ -90,6 +90,7 @@ stage_fuzz_long() { fuzz_all "${FUZZ_SECONDS:-300}"; }
 stage_tls() { scripts/test-tls.sh; }
 stage_conformance() { scripts/test-conformance.sh; }
 stage_clients() { scripts/test-first-clients.sh; }
+stage_workers() { scripts/test-workers.sh; }
 stage_keycloak() { scripts/test-keycloak.sh; }
 stage_newcomer() {
   if am_root; then scripts/test-newcomer.sh; else say "SKIPPED: needs root (makes an account to be a newcomer)"; fi
@@ -99,7 +100,7 @@ stage_identity() {
 }
 
 fast=(tools build format vet layout unit)
-full=(tools build format vet layout staticcheck vulnerabilities shellcheck race fuzz tls identity conformance clients keycloak newcomer)
+full=(tools build format vet layout staticcheck vulnerabilities shellcheck race fuzz tls identity conformance workers clients keycloak newcomer)
 soak=(tools build fuzz_long)
 declare -n stages=$level
 if [ "${1:-}" = --list ]; then printf '%s\n' "${stages[@]}"; exit 0; fi

@@ -42,6 +42,9 @@ type Client struct {
 	// session.
 	Online bool
 
+	// Renew makes Token get a new token even if the last one is fresh.
+	Renew bool
+
 	Open func(address string) error // shows an address in a browser; nil: the person does it
 	Say  func(line string)          // tells the person something
 	Now  func() time.Time           // nil: time.Now

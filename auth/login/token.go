@@ -74,7 +74,7 @@ func (c *Client) Token(ctx context.Context, min time.Duration) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if e.fresh(c.now(), min) {
+	if !c.Renew && e.fresh(c.now(), min) {
 		return e.AccessToken, nil
 	}
 	err = c.refresh(ctx, e)

@@ -118,6 +118,7 @@ func openBrowser(address string) error {
 type tokenCmd struct {
 	serverFlags
 	MinLife time.Duration `name:"min-life" default:"1m" placeholder:"DURATION" help:"How long the token must live at least; half its life where that is less."`
+	Renew   bool          `help:"Get a new token even if the last one is good; after a change of roles, say."`
 	Headers bool          `help:"Print {\"Authorization\":\"Bearer …\"}, as headers helpers of clients do."`
 }
 
@@ -142,6 +143,7 @@ func (cmd *tokenCmd) Run(s streams) error {
 	}
 	ctx, cancel := interruptible(time.Minute)
 	defer cancel()
+	c.Renew = cmd.Renew
 	token, err := c.Token(ctx, cmd.MinLife)
 	if errors.Is(err, login.ErrSignIn) {
 		fmt.Fprintf(s.err, "gatehouse: token: %v: gatehouse login %s\n", err, cmd.URL)

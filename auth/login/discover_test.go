@@ -1,0 +1,155 @@
+package login
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/oauth2"
+)
+
+func TestDiscoveryRefusals(t *testing.T) {
+	doc := func(change map[string]any) http.Handler {
+		d := map[string]any{"resource": serverURL, "authorization_servers": []string{issuerURL}}
+		maps.Copy(d, change)
+		return resourceServer(d)
+	}
+	status := func(code int, challenge string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if challenge != "" {
+				w.Header().Set("WWW-Authenticate", challenge)
+			}
+			w.WriteHeader(code)
+		})
+	}
+	for name, c := range map[string]struct {
+		mcp          http.Handler
+		server, want string
+		issuer       string
+	}{
+		"no token needed":      {mcp: status(200, ""), want: "without asking for a token"},
+		"wrong path":           {mcp: status(404, ""), want: "usually /mcp"},
+		"not advertised":       {mcp: status(401, "Bearer"), want: "http.advertise_metadata"},
+		"another origin":       {mcp: status(401, `Bearer resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"`), want: "calls itself https://mcp.example.com"},
+		"cleartext metadata":   {mcp: status(401, `Bearer resource_metadata="http://mcp.example.com/x"`), want: "want https"},
+		"another resource":     {mcp: doc(map[string]any{"resource": "https://mcp.example.com/mcp"}), want: `calls itself "https://mcp.example.com/mcp"`},
+		"no issuer":            {mcp: doc(map[string]any{"authorization_servers": []string{}}), want: "names no issuer"},
+		"another issuer named": {mcp: doc(nil), issuer: "https://other.test", want: "takes no tokens of https://other.test, only of " + issuerURL},
+		"issuer unknown":       {mcp: doc(map[string]any{"authorization_servers": []string{"https://nowhere.test"}}), want: "read the configuration of the issuer https://nowhere.test"},
+		"issuer in cleartext":  {mcp: doc(map[string]any{"authorization_servers": []string{"http://id.test"}}), want: "want https"},
+		"server in cleartext":  {mcp: doc(nil), server: "http://mcp.example.com/mcp", want: "http is for this machine only"},
+		"no URL":               {mcp: doc(nil), server: "mcp.example.com", want: "want a whole URL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, time.Minute)
+			w.mcp = c.mcp
+			cl := w.client()
+			cl.Issuer = c.issuer
+			if c.server != "" {
+				cl.Server = c.server
+			}
+			_, err := cl.discover(t.Context())
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestRegistrationIsRefused(t *testing.T) {
+	w := newWorld(t, time.Minute)
+	c, told := w.client(), ""
+	c.Say = func(s string) { told += s }
+	d, err := c.discover(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.answerInstead(func(rw http.ResponseWriter, _ *http.Request) {
+		rw.WriteHeader(http.StatusForbidden)
+		rw.Write([]byte(`{"error":"insufficient_scope","error_description":"Policy 'Trusted Hosts' rejected request"}`))
+	})
+	id, err := c.identify(t.Context(), d, nil, "http://127.0.0.1:1/callback")
+	if err != nil || id != DefaultClient || !strings.Contains(told, "Trusted Hosts") || !strings.Contains(told, "--client-id") {
+		t.Errorf("client %q, %v, told %q", id, err, told)
+	}
+}
+
+func TestBearerParams(t *testing.T) {
+	for v, want := range map[string]map[string]string{
+		`Bearer resource_metadata="https://a/b?c=d,e", scope="x y"`: {"resource_metadata": "https://a/b?c=d,e", "scope": "x y"},
+		`bearer error=invalid_token,scope="x"`:                      {"error": "invalid_token", "scope": "x"},
+		`Bearer scope="first", scope="second"`:                      {"scope": "first"},
+		`Bearer scope="open`:                                        {"scope": "open"},
+		`Bearer`:                                                    {},
+	} {
+		if got, ok := bearerParams(v); !ok || !maps.Equal(got, want) {
+			t.Errorf("%s: %v", v, got)
+		}
+	}
+	if _, ok := bearerParams(`Basic realm="x"`); ok {
+		t.Error("took Basic for Bearer")
+	}
+}
+
+func TestRemedies(t *testing.T) {
+	for _, c := range []struct{ code, description, want string }{
+		{"not_allowed", "Offline tokens not allowed for the user or client", "realm role offline_access"},
+		{"invalid_request", "Missing parameter: code_challenge_method", "PKCE"},
+		{"invalid_scope", "Invalid scopes: mcp:use", "client scope"},
+		{"invalid_request", "Invalid parameter: redirect_uri", "http://127.0.0.1/*"},
+		{"invalid_client", "Invalid client or Invalid client credentials", "--client-id"},
+		{"unauthorized_client", "Client is not allowed to initiate OAuth 2.0 Device Authorization Grant", "device authorization grant"},
+		{"invalid_target", "", "resource_url"},
+	} {
+		got := refused("sign in", &oauth2.RetrieveError{ErrorCode: c.code, ErrorDescription: c.description}).Error()
+		if !strings.Contains(got, c.code) || !strings.Contains(got, "\n") || !strings.Contains(got, c.want) {
+			t.Errorf("%s %s: %q, want a remedy with %q", c.code, c.description, got, c.want)
+		}
+	}
+}
+
+func TestStoreRefusesWhatOthersMayRead(t *testing.T) {
+	s := Store{t.TempDir()}
+	if err := s.write(&entry{Server: serverURL, RefreshToken: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(s.path(serverURL), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.read(serverURL); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestStoreTellsServersApart(t *testing.T) {
+	s := Store{"/x"}
+	if a, b := s.path("https://a.test/mcp"), s.path("https://a.test/mcp/"); a == b {
+		t.Errorf("one file for two servers: %s", a)
+	}
+	if p := s.path("https://a.test/../../etc/passwd"); strings.Count(p, "/") != 2 {
+		t.Errorf("a URL leads out of the folder: %s", p)
+	}
+}
+
+func TestLockWaitsNoLongerThanItsContext(t *testing.T) {
+	s := Store{t.TempDir()}
+	unlock, err := s.lock(t.Context(), serverURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.lock(ctx, serverURL); err == nil {
+		t.Fatal("two hold one lock")
+	}
+	unlock()
+	again, err := s.lock(t.Context(), serverURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
+}

@@ -85,14 +85,21 @@ func TestKilledPartsComeBack(t *testing.T) {
 				t.Error("a worker ended with the keykeeper")
 			}
 		}
+		keeper = s.keykeeper().PID
+		os.Truncate(filepath.Join(s.dir, "keykeeper.json"), 0)
 		syscall.Kill(r.PID, syscall.SIGKILL)
 		c.Close() // our copy of its socket
 		gone(t, 5*time.Second, atoi(t, lines)...)
-		_, c2 := s.frontEnd(r.PID, nil)
+		next, c2 := s.frontEnd(r.PID, nil)
 		if err := c2.Ready(); err != nil {
 			t.Fatal(err)
 		}
 		s.worker(c2, "alice")
+		// The old front end may have spoilt the socket to the keykeeper: both get a new one.
+		k := s.keykeeper()
+		if k.PID == keeper || k.FDs["5"] == "" || next.FDs["5"] == r.FDs["5"] {
+			t.Errorf("keykeeper %d, then %d; socket to it %s, then %s", keeper, k.PID, r.FDs["5"], next.FDs["5"])
+		}
 	})
 }
 

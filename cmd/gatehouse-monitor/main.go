@@ -65,11 +65,12 @@ func run(args []string, signals <-chan os.Signal) (int, error) {
 
 // runGuard keeps the descriptors for the monitor and does nothing else with them.
 func runGuard(signals <-chan os.Signal) (int, error) {
-	if _, err := openPlan(); err != nil {
+	plan, err := openPlan()
+	if err != nil {
 		fmt.Fprint(os.Stderr, help)
 		return guard.ExitRefused, err
 	}
-	inherited, err := inheritedFiles()
+	inherited, err := inheritedFiles(plan)
 	if err != nil {
 		return guard.ExitRefused, err
 	}

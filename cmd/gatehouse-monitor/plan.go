@@ -32,8 +32,9 @@ func logger(level zerolog.Level, process string) zerolog.Logger {
 	return zerolog.New(os.Stderr).Level(level).With().Timestamp().Str("process", process).Logger()
 }
 
-// openPlan takes the plan's descriptor, which must be a sealed memory file: what
-// is read twice must be the same.
+// openPlan takes over the plan's descriptor, which must be a sealed memory file:
+// what is read twice must be the same. The caller keeps the result, since a file
+// that is collected is closed.
 func openPlan() (*os.File, error) {
 	if _, err := unix.FcntlInt(planFD, unix.F_GET_SEALS, 0); err != nil {
 		return nil, errors.New("there is no plan on descriptor 3")
@@ -47,9 +48,9 @@ func openPlan() (*os.File, error) {
 
 // inheritedFiles are the descriptors from 3 on that were left open for us, in a
 // row, and are marked so that none leaks any further.
-func inheritedFiles() ([]*os.File, error) {
-	var files []*os.File
-	for fd := planFD; fd < planFD+1+maxInherited; fd++ {
+func inheritedFiles(plan *os.File) ([]*os.File, error) {
+	files := []*os.File{plan}
+	for fd := planFD + 1; fd <= planFD+maxInherited; fd++ {
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 		if err != nil || flags&unix.FD_CLOEXEC != 0 {
 			break // the runtime's own files are close-on-exec

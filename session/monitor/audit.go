@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/time/rate"
 
 	"gatehouse/session/monitor/proc"
 	"gatehouse/session/spawn"
@@ -74,15 +76,46 @@ func (m *Monitor) auditExit(l *lease, pid int, st proc.Status, reason string) {
 	e.Msg("worker ended")
 }
 
+// quiet bounds how many lines refusals write: a front end that was taken over could
+// fill the disk with them, and bury what matters.
+type quiet struct {
+	mu      sync.Mutex // guards what follows
+	limiter *rate.Limiter
+	dropped int
+}
+
+// admit reports whether a line may be written, and how many were not before it.
+func (q *quiet) admit(now time.Time) (dropped int, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.limiter == nil {
+		q.limiter = rate.NewLimiter(20, 200) // lines a second, and at once
+	}
+	if !q.limiter.AllowN(now, 1) {
+		q.dropped++
+		return 0, false
+	}
+	dropped, q.dropped = q.dropped, 0
+	return dropped, true
+}
+
 // refusal logs why there is no worker and returns the error.
 func (m *Monitor) refusal(server uint16, v *verdict, a *assignment, err error) error {
+	dropped, ok := m.refusals.admit(time.Now())
+	if !ok {
+		return err
+	}
 	kind := spawn.KindInternal
 	reason := err.Error()
 	var e *spawn.Error
 	if errors.As(err, &e) {
 		kind, reason = e.Kind, e.Reason
 	}
-	who(whose(m.log.Warn().Str("audit", "refused"), v), a).Str("server", m.cfg.Servers[server].Path).
+	line := m.log.Warn().Str("audit", "refused")
+	if dropped > 0 {
+		line = line.Int("refusals_not_logged", dropped)
+	}
+	who(whose(line, v), a).Str("server", m.cfg.Servers[server].Path).
 		Stringer("kind", kind).Str("reason", clean(reason)).Msg("refused")
 	return err
 }

@@ -230,3 +230,21 @@ func TestCertificatesAreFollowed(t *testing.T) {
 	case <-time.After(100 * time.Millisecond):
 	}
 }
+
+// TestRefusalsDoNotFloodTheLog, and how many were left out is said.
+func TestRefusalsDoNotFloodTheLog(t *testing.T) {
+	var q quiet
+	now := time.Now()
+	written := 0
+	for range 1000 {
+		if _, ok := q.admit(now); ok {
+			written++
+		}
+	}
+	if written != 200 {
+		t.Errorf("%d lines at once", written)
+	}
+	if dropped, ok := q.admit(now.Add(time.Second)); !ok || dropped != 800 {
+		t.Errorf("a second later: %v, %d left out", ok, dropped)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,17 +38,20 @@ type Monitor struct {
 
 	front, keeper *accounts.Account // nil: our own
 	number        atomic.Uint64     // of the last worker
+	fronts        atomic.Int64      // front ends started so far
 	stopping      atomic.Bool
 	over          chan struct{} // closed when nothing may be restarted any more
 	fatal         chan error
 
 	parts sync.WaitGroup // the supervisors of front end and keykeeper
 
-	keyring   keyring
 	guardOnce sync.Once
 	guard     chan struct{} // closed when the process above is gone
 
+	refusals quiet // bounds what refusals write to the log
+
 	mu        sync.Mutex // guards what follows
+	keyring   keyring
 	attendant *attendant // of the front end that runs now
 	children  map[string]*proc.Child
 }
@@ -106,7 +110,9 @@ func (m *Monitor) setAccounts(ctx context.Context, root bool) error {
 	}
 	switch {
 	case m.cfg.Mode == ModeMonitor:
-		m.assign = &tokenAccount{namer: names, dir: dir, policy: m.cfg.Accounts}
+		policy := m.cfg.Accounts
+		policy.DenyUsers = slices.Concat(policy.DenyUsers, []string{m.cfg.FrontUser, m.cfg.KeysUser})
+		m.assign = &tokenAccount{namer: names, dir: dir, policy: policy}
 	case m.cfg.Mode == ModeSame:
 		m.assign = &sameAccount{namer: names, own: own}
 	case root:

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"gatehouse/auth/keys"
 	"gatehouse/session/accounts"
 	"gatehouse/session/monitor/proc"
@@ -61,23 +63,27 @@ func (p *pacer) next(ran time.Duration, useful bool) (wait time.Duration, ok boo
 // time and says whether it was of use.
 func (m *Monitor) supervise(name string, once func() (useful bool, err error)) {
 	var p pacer
-	for {
-		began := time.Now()
-		useful, err := once()
+	// A front end that ends while the service stops has done what was asked of it.
+	finished := func() bool {
 		select {
 		case <-m.over:
-			return
+			return true
 		default:
+			return m.stopping.Load() && name == frontName
 		}
-		if m.stopping.Load() && name == frontName {
-			return // it drained and ended: what was asked of it
+	}
+	for !finished() {
+		began := time.Now()
+		useful, err := once()
+		if finished() {
+			return
 		}
 		wait, ok := p.next(time.Since(began), useful)
 		if !ok {
 			m.fatal <- fmt.Errorf("%s ended %d times before it was ready; the last time: %w", name, maxEarlyEnds, err)
 			return
 		}
-		m.log.Error().Str("part", name).Str("reason", clean(err.Error())).Dur("restart_in", wait).Msg("part of the service ended")
+		m.log.Warn().Str("part", name).Str("reason", clean(err.Error())).Dur("restart_in", wait).Msg("part of the service ended")
 		select {
 		case <-m.over:
 			return
@@ -136,6 +142,12 @@ func (m *Monitor) runFront() (useful bool, err error) {
 	}
 	a := newAttendant(m, conn)
 	defer a.orphaned("the front end ended")
+	if m.fronts.Add(1) > 1 {
+		if err := m.newKeyring(); err != nil {
+			theirs.Close()
+			return false, err
+		}
+	}
 	files, done, err := m.frontFiles(theirs)
 	if err != nil {
 		return false, err
@@ -222,7 +234,9 @@ func (m *Monitor) frontFiles(socket *os.File) (files []*os.File, done func(), er
 	opened = append(opened, part)
 	files = []*os.File{null, os.Stdout, os.Stderr, part, socket}
 	if m.cfg.authenticated() {
+		m.mu.Lock()
 		files = append(files, m.keyring.front)
+		m.mu.Unlock()
 	}
 	if m.cfg.TLSCert != "" {
 		cert, key, err := m.openCert()
@@ -242,8 +256,30 @@ func (m *Monitor) setAttendant(a *attendant) {
 }
 
 // keyring is the socketpair between keykeeper and front end. We hold both ends, so
-// that either of them can be started anew and the other one notices nothing.
+// that a keykeeper that is started anew goes on with the same one.
 type keyring struct{ front, keeper *os.File }
+
+// newKeyring makes a socketpair for a new front end. The keykeeper may have hung up
+// on the one before, who knows what for, so it is started anew with the new one; the
+// monitor keeps the keys that it has.
+func (m *Monitor) newKeyring() error {
+	if !m.cfg.authenticated() {
+		return nil
+	}
+	front, keeper, err := spawn.Pair()
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	old := m.keyring
+	m.keyring = keyring{front, keeper}
+	m.mu.Unlock()
+	if old.front != nil {
+		closeFiles([]*os.File{old.front, old.keeper})
+		m.signalPart(keysName, syscall.SIGTERM)
+	}
+	return nil
+}
 
 // runKeykeeper runs one incarnation of the keykeeper.
 func (m *Monitor) runKeykeeper() (useful bool, err error) {
@@ -264,12 +300,20 @@ func (m *Monitor) runKeykeeper() (useful bool, err error) {
 		return false, err
 	}
 	opened = append(opened, part)
+	ring, copied, err := m.keeperEnd()
+	if err != nil {
+		return false, err
+	}
+	opened = append(opened, copied)
 	c, err := m.launch(keysName, []string{"gatehouse-keykeeper"}, m.keeper,
-		[]*os.File{null, os.Stdout, os.Stderr, part, theirs, m.keyring.keeper})
+		[]*os.File{null, os.Stdout, os.Stderr, part, theirs, copied})
 	closeFiles(opened)
 	opened = nil
 	if err != nil {
 		return false, err
+	}
+	if !m.isKeyring(ring) { // there is a new front end since
+		c.Signal(syscall.SIGTERM)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -288,6 +332,28 @@ func (m *Monitor) runKeykeeper() (useful bool, err error) {
 	case <-c.Done():
 	}
 	return m.keysHeard(), fmt.Errorf("%v", c.Status())
+}
+
+// keeperEnd is the keyring that counts now, and a duplicate of the keykeeper's end.
+func (m *Monitor) keeperEnd() (ring keyring, end *os.File, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	fds, err := numbers([]*os.File{m.keyring.keeper})
+	if err != nil {
+		return ring, nil, err
+	}
+	fd, err := unix.FcntlInt(uintptr(fds[0]), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return ring, nil, fmt.Errorf("duplicate socket: %w", err)
+	}
+	return m.keyring, os.NewFile(uintptr(fd), "keyring"), nil
+}
+
+// isKeyring reports whether it is still the one that counts.
+func (m *Monitor) isKeyring(k keyring) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.keyring == k
 }
 
 // keysHeard reports whether the keykeeper ever said anything, so that one that

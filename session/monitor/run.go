@@ -10,7 +10,6 @@ import (
 
 	"gatehouse/session/accounts"
 	"gatehouse/session/monitor/proc"
-	"gatehouse/session/spawn"
 )
 
 const (
@@ -76,11 +75,9 @@ func (m *Monitor) Run(ctx context.Context, signals <-chan os.Signal) error {
 // startParts starts keykeeper and front end and keeps them running.
 func (m *Monitor) startParts() error {
 	if m.cfg.authenticated() {
-		front, keeper, err := spawn.Pair()
-		if err != nil {
+		if err := m.newKeyring(); err != nil {
 			return err
 		}
-		m.keyring = keyring{front, keeper}
 		m.parts.Go(func() { m.supervise(keysName, m.runKeykeeper) })
 	}
 	m.parts.Go(func() { m.supervise(frontName, m.runFront) })

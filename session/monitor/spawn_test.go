@@ -202,7 +202,7 @@ func TestTokensThatReachNoAccount(t *testing.T) {
 		"user of same name":  {r.token(folk.Alice), "no entry", spawn.KindNoAccount},
 		"root":               {r.token("root"), "no entry", spawn.KindNoAccount},
 		"maps to daemon":     {r.token("daemon"), "uid_range", spawn.KindNoAccount},
-		"maps to service":    {r.token("service"), "uid_range", spawn.KindNoAccount},
+		"maps to service":    {r.token("service"), "deny_users", spawn.KindNoAccount},
 		"maps to nobody":     {r.token("ghost"), "lookup", spawn.KindNoAccount},
 		"client credentials": {r.token(authtest.Client), "client", spawn.KindClientOwn},
 	} {

@@ -29,6 +29,10 @@ const (
 	SetPCap       Capability = unix.CAP_SETPCAP // the guard alone, so that the monitor can lock itself
 )
 
+// optional are the capabilities without which everything works on most hosts, and
+// which containers tend to lack.
+var optional = maskOf([]Capability{DACOverride, DACReadSearch})
+
 // Securebits of the monitor: being root gives no capability at exec, ambient
 // capabilities can't be raised, both locked; the fix-up that clears capabilities
 // when the uid changes from 0 is locked on.
@@ -47,7 +51,8 @@ const (
 // Monitor locks the process down to the given capabilities and leaves none to
 // any program it starts: no new privileges, bounding and ambient set empty,
 // securebits locked, not dumpable, no core files, umask 077. Without root all
-// capabilities are given up. It fails when a wanted capability is not there.
+// capabilities are given up. It fails when a wanted capability is not there, but for
+// DACOverride and DACReadSearch, which are kept where there are any.
 func Monitor(keep ...Capability) error {
 	if unix.Geteuid() != 0 {
 		keep = nil
@@ -145,7 +150,7 @@ func setCapabilities(keep []Capability) error {
 	if err != nil {
 		return err
 	}
-	want := maskOf(keep)
+	want := maskOf(keep) &^ (optional &^ now.permitted)
 	if missing := want &^ now.permitted; missing != 0 {
 		return fmt.Errorf("keep capabilities %#x: not permitted here (a container or unit without them?)", missing)
 	}

@@ -135,6 +135,19 @@ func TestGuardPassesOnWhatTheMonitorNeeds(t *testing.T) {
 	s.everyThread(t, map[string]string{"CapEff": withPCap, "CapPrm": withPCap, "CapBnd": withPCap, "NoNewPrivs": "1"})
 }
 
+// TestOptionalCapabilities: what a container does not have is done without, unless
+// nothing would work without it.
+func TestOptionalCapabilities(t *testing.T) {
+	needRoot(t)
+	s := runState(t, 0, "monitor-with-optional", "prove-with-optional")
+	s.everyThread(t, map[string]string{"CapEff": "00000000000000e4", "CapPrm": "00000000000000e4"})
+	s = runState(t, 0, "lose-some", "monitor-with-optional", "prove-with-optional")
+	s.everyThread(t, map[string]string{"CapEff": kept, "CapPrm": kept, "CapBnd": none})
+	if _, errs, err := run(t, 0, "lose-some", "monitor-with-more"); err == nil || !strings.Contains(errs, "not permitted here") {
+		t.Errorf("without CAP_CHOWN: %v, %s", err, errs)
+	}
+}
+
 func TestMonitorWithoutRoot(t *testing.T) {
 	uid := os.Geteuid()
 	if uid == 0 {

@@ -21,7 +21,12 @@ func ProveMonitor(keep ...Capability) error {
 	if unix.Geteuid() != 0 {
 		return ProveNone()
 	}
-	if err := checkThreads(maskOf(keep), true); err != nil {
+	now, err := current()
+	if err != nil {
+		return err
+	}
+	want := maskOf(keep) &^ (optional &^ now.permitted)
+	if err := checkThreads(want, true); err != nil {
 		return err
 	}
 	return tryAll(waysBack)

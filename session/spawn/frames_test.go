@@ -3,6 +3,8 @@ package spawn
 import (
 	"bytes"
 	"encoding/hex"
+	"fmt"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -56,6 +58,36 @@ func TestFramesAreTheBytesOfTheirPage(t *testing.T) {
 		}
 		if _, err := parseEither(append(want, 0)); err == nil {
 			t.Errorf("%v with a byte too many was accepted", e.frame.Type())
+		}
+	}
+}
+
+// TestPageShowsTheExamples and the kinds, all of them and no others.
+func TestPageShowsTheExamples(t *testing.T) {
+	page, err := os.ReadFile("../../docs/frames.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, shown, _ := strings.Cut(string(page), "## Examples")
+	var want strings.Builder
+	for _, e := range examples {
+		fmt.Fprintf(&want, "| %v | `%s` |\n", e.frame.Type(), e.hex)
+	}
+	if !strings.HasSuffix(shown, "|---|---|\n"+want.String()) {
+		t.Errorf("docs/frames.md lacks, in this order:\n%s", want.String())
+	}
+	var kinds []string
+	for k := Kind(0); k <= KindRefused; k++ {
+		kinds = append(kinds, fmt.Sprintf("%d %v", k, k))
+	}
+	flat := strings.Join(strings.Fields(string(page)), " ")
+	if list := "Kinds of REFUSED: " + strings.Join(kinds, " · ") + "."; !strings.Contains(flat, list) {
+		t.Errorf("docs/frames.md lacks %q", list)
+	}
+	for _, e := range examples {
+		row := fmt.Sprintf("| `%02x` | %v |", uint8(e.frame.Type()), e.frame.Type())
+		if strings.Count(string(page), row) != 1 {
+			t.Errorf("docs/frames.md has no row %q", row)
 		}
 	}
 }

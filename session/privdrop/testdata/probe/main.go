@@ -53,6 +53,14 @@ func step(arg string) error {
 		return privdrop.Monitor(keep...)
 	case "guard":
 		return privdrop.Guard(append(keep, privdrop.SetPCap)...)
+	case "monitor-with-optional":
+		return privdrop.Monitor(append(keep, privdrop.DACReadSearch)...)
+	case "prove-with-optional":
+		return privdrop.ProveMonitor(append(keep, privdrop.DACReadSearch)...)
+	case "monitor-with-more":
+		return privdrop.Monitor(append(keep, privdrop.Chown)...)
+	case "lose-some": // a container that has only what keep holds, and may set it
+		return privdrop.Guard(append(keep, privdrop.SetPCap)...)
 	case "prove-monitor":
 		return privdrop.ProveMonitor(keep...)
 	case "prove-none":

@@ -37,17 +37,31 @@ func (d *Door) listen(v *visit, r *http.Request, s *server, c auth.Caller) {
 	}
 	defer x.Close()
 	e, err := v.stream()
+	if err == nil {
+		err = e.prime(x.Prime())
+	}
 	for err == nil {
 		var item session.Item
 		item, err = x.Next(r.Context(), v.pace.keepalive)
 		switch {
 		case err == nil:
-			err = e.message(item.Bytes)
+			if err = e.event(item.Bytes, item.ID); item.Final && err == nil {
+				return // the rest of a call's stream, and all of it
+			}
 		case errors.Is(err, session.ErrWait):
 			err = e.comment()
 		}
 	}
+	if id := x.Call(); id != nil && failedCall(err) {
+		d.broken(v, r, s, e, id, err)
+		return
+	}
 	v.line.Kind, v.line.Reason = "streamEnded", err.Error()
+}
+
+// failedCall says whether a call's stream ends with an error response.
+func failedCall(err error) bool {
+	return errors.Is(err, session.ErrGone) || errors.Is(err, session.ErrTimeout)
 }
 
 // end ends a session at its client's wish.

@@ -230,10 +230,14 @@ func (v *visit) answer(b []byte, acc accepted) {
 // follow sends what a call brings as events until its response. An error that
 // comes now stays in the stream.
 func (d *Door) follow(v *visit, r *http.Request, s *server, x *session.Exchange, id []byte, item session.Item) {
+	prime := x.Keep(&item)
 	e, err := v.stream()
+	if err == nil {
+		err = e.prime(prime)
+	}
 	for err == nil {
 		if item.Bytes != nil {
-			if err = e.message(item.Bytes); err != nil || item.Final {
+			if err = e.event(item.Bytes, item.ID); err != nil || item.Final {
 				break
 			}
 		}

@@ -3,9 +3,10 @@ package router
 import "net/http"
 
 // events writes one response as a stream of events (HTML, "Server-sent events").
-// Each event holds one complete JSON-RPC message on one data line and has no id:
-// nothing here can be resumed. Comments keep it open; an event without data
-// would break clients that parse every one.
+// Each event holds one complete JSON-RPC message on one data line. It has an id only
+// while the session keeps the stream. Comments keep it open; an event without data
+// would break clients that parse every one, so that only the first may be one, for
+// those whose version knows it.
 type events struct {
 	v     *visit
 	ctrl  *http.ResponseController
@@ -35,15 +36,34 @@ func (v *visit) stream() (*events, error) {
 	return e, e.comment()
 }
 
+// prime sends the id of an event without data, unless it is nil.
+func (e *events) prime(id []byte) error {
+	if id == nil {
+		return nil
+	}
+	e.begun = true
+	e.v.arm()
+	if _, err := e.v.Write(append(append([]byte("id: "), id...), "\n"+retry+"data: \n\n"...)); err != nil {
+		return err
+	}
+	return e.flush()
+}
+
 // message sends one message, which holds neither CR nor LF.
-func (e *events) message(b []byte) error {
+func (e *events) message(b []byte) error { return e.event(b, nil) }
+
+// event sends one message as the event of that id; nil: it has none.
+func (e *events) event(b, id []byte) error {
 	e.v.traceOut(b)
 	e.v.arm()
-	head := "event: message\ndata: "
-	if !e.begun {
-		e.begun, head = true, retry+head
+	head := make([]byte, 0, 96)
+	if id != nil {
+		head = append(append(append(head, "id: "...), id...), '\n')
 	}
-	if _, err := e.v.Write([]byte(head)); err != nil {
+	if !e.begun {
+		e.begun, head = true, append(head, retry...)
+	}
+	if _, err := e.v.Write(append(head, "event: message\ndata: "...)); err != nil {
 		return err
 	}
 	if err := e.v.send(b); err != nil {

@@ -22,6 +22,7 @@ type Config struct {
 	// CredentialGrace is how long a session stays after its newest token's expiry.
 	CredentialGrace time.Duration
 	Lifetime        Lifetime
+	Replay          Replay
 
 	// Now and Rand are the clock and the source of ids; nil: the real ones.
 	Now  func() time.Time

@@ -66,6 +66,8 @@ var (
 	ErrWait = bridge.ErrWait
 	// ErrCancelled: the client cancelled the call; there will be no response.
 	ErrCancelled = bridge.ErrCancelled
+	// ErrDone: the stream of a call has brought all that it ever will.
+	ErrDone = errors.New("session: the call was answered")
 	// ErrReplaced: a newer GET stream took over.
 	ErrReplaced = errors.New("session: replaced by a newer stream")
 	// ErrExpired: the newest token of the session is past its expiry.

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"gatehouse/session/bridge"
@@ -25,14 +26,18 @@ const (
 // LF, so that it is one SSE data line.
 type Item struct {
 	Bytes []byte
+	// ID is the event's id; nil when nothing is kept of the stream.
+	ID []byte
 	// Final marks the response of the call; nothing follows it.
 	Final bool
 }
 
 // Exchange is one running call. One goroutine uses it.
 type Exchange struct {
-	s    *Session
-	call bridge.Call
+	s     *Session
+	call  bridge.Call
+	track *track // nil: nothing is kept
+	done  bool
 }
 
 // Begin hands a request to the worker. m may be reused once it returns. It may
@@ -59,16 +64,62 @@ func (s *Session) Begin(ctx context.Context, m jsonrpc.Message, mode Mode) (*Exc
 // Errors: ErrWait, ErrCancelled, ErrGone, ErrTimeout, ctx.Err().
 func (x *Exchange) Next(ctx context.Context, wait time.Duration) (Item, error) {
 	b, final, err := x.call.Next(ctx, wait)
-	if err != nil {
-		return Item{}, x.s.gone(err)
+	item := Item{Bytes: b, Final: final}
+	switch {
+	case err == nil && x.track != nil:
+		item.ID = x.s.replay.add(x.track, b, final)
+		x.done = final
+	case err != nil:
+		x.done = !errors.Is(err, ErrWait) && ctx.Err() == nil
+		err = x.s.gone(err)
+		if x.done && x.track != nil {
+			x.s.replay.finish(x.track, err)
+		}
 	}
-	return Item{Bytes: b, Final: final}, nil
+	return item, err
 }
 
-// Close gives the exchange up. A call that still runs goes on in the worker and
-// its answer is discarded: in this era a closed connection is no cancel. It must
-// be called once for each Exchange.
-func (x *Exchange) Close() {
+// Keep has what Next returns from now on kept for a client that loses its stream, if
+// that is the policy, and first, which it has returned already unless it is empty.
+// The result is the id of an event without data to begin the stream with; nil for
+// none.
+func (x *Exchange) Keep(first *Item) (prime []byte) {
+	x.track = x.s.replay.begin(x.call.ClientID())
+	if x.track != nil && first.Bytes != nil {
+		first.ID = x.s.replay.add(x.track, first.Bytes, first.Final)
+		x.done = first.Final
+	}
+	return x.s.primer(x.track)
+}
+
+// pump keeps what a call brings after its client's connection broke.
+func (x *Exchange) pump() {
+	for !x.done {
+		_, _ = x.Next(context.Background(), 0)
+	}
+	r := &x.s.replay
+	r.mu.Lock()
+	x.track.x = nil
+	r.mu.Unlock()
 	x.call.Close()
+}
+
+// Close gives the exchange up. A call that still runs goes on in the worker: in this
+// era a closed connection is no cancel. Its answer is kept for a while if Keep was
+// called, else discarded. It must be called once for each Exchange.
+func (x *Exchange) Close() {
 	x.s.touch()
+	if x.track == nil || x.done {
+		x.call.Close()
+		return
+	}
+	x.call.Detach() // without r.mu: it may end the session
+	r := &x.s.replay
+	r.mu.Lock()
+	x.track.x = x
+	if x.track.reader != nil {
+		x.call.Attach()
+	}
+	r.mu.Unlock()
+	go x.pump()
 }

@@ -69,25 +69,28 @@ func (s *Session) renew() {
 // clocks count how long a session was quiet. They count in passes of the reaper,
 // so that a suspended host or a stalled process ends nobody.
 type clocks struct {
+	age     time.Duration // of the session
 	sign    int64         // lastSign at the last pass
 	present bool          // there was a stream or a call at the last pass
 	quiet   time.Duration // since a sign of the client
 	away    time.Duration // since then without a stream and without a call
 }
 
-// reap looks at all sessions once an interval.
+// reap looks at all sessions once an interval. The next interval begins when a pass
+// has ended: passes that were missed are not made up for.
 func (t *Table) reap() {
 	defer close(t.reaped)
-	tick := time.NewTicker(t.cfg.Lifetime.ReaperInterval)
-	defer tick.Stop()
+	timer := time.NewTimer(t.cfg.Lifetime.ReaperInterval)
+	defer timer.Stop()
 	for {
 		select {
-		case <-tick.C:
+		case <-timer.C:
 			for _, s := range t.all() {
 				if reason := s.pass(); reason != "" {
 					s.End(reason)
 				}
 			}
+			timer.Reset(t.cfg.Lifetime.ReaperInterval)
 		case <-t.ctx.Done():
 			return
 		}
@@ -97,22 +100,30 @@ func (t *Table) reap() {
 // pass is one look at the session; it returns why it has to end, if it has.
 func (s *Session) pass() string {
 	l, now := &s.t.cfg.Lifetime, s.t.now()
-	if l.MaxLifetime > 0 && now.Sub(s.created) >= l.MaxLifetime {
+	s.clocks.age += l.ReaperInterval
+	if l.MaxLifetime > 0 && s.clocks.age >= l.MaxLifetime {
 		return "max lifetime"
 	}
 	if at := s.expiresAt(); !at.IsZero() && !now.Before(at.Add(s.t.cfg.CredentialGrace)) {
 		return "credential expired"
 	}
 	calls, attended := s.b.Running()
-	open, had := s.outbox.state()
-	s.clocks.count(s.lastSign.Load(), l.ReaperInterval, attended > 0, open || calls > 0)
-	if l.Idle > 0 && s.clocks.quiet >= l.Idle {
-		return "idle"
+	o := &s.outbox
+	o.mu.Lock()
+	stream, had := o.stream, o.had
+	open := stream != nil
+	if s.clocks.count(s.lastSign.Load(), l.ReaperInterval, attended > 0, open || calls > 0) {
+		o.probe.forget()
 	}
-	if open || calls > 0 {
-		return ""
-	}
+	gone := o.probe.pass(l, stream, s.clocks.quiet)
+	s.replay.sweep(stream)
+	o.mu.Unlock()
 	switch {
+	case gone:
+		return "the client did not answer two pings on its stream"
+	case l.Idle > 0 && s.clocks.quiet >= l.Idle:
+		return "idle"
+	case open || calls > 0:
 	case had && l.StreamLossGrace >= 0:
 		if s.clocks.away >= l.StreamLossGrace {
 			return "the client closed its stream and did not come back"
@@ -123,12 +134,13 @@ func (s *Session) pass() string {
 	return ""
 }
 
-// count lets one interval pass. A client that waits for an answer is not quiet; one
-// that left its call running is, but not away.
-func (c *clocks) count(sign int64, interval time.Duration, attended, present bool) {
+// count lets one interval pass, and reports whether the client has shown itself. A
+// client that waits for an answer is not quiet; one that left its call running is,
+// but not away.
+func (c *clocks) count(sign int64, interval time.Duration, attended, present bool) bool {
 	if attended || sign != c.sign {
-		*c = clocks{sign: sign, present: present}
-		return
+		*c = clocks{age: c.age, sign: sign, present: present}
+		return true
 	}
 	c.quiet += interval
 	c.away += interval
@@ -136,6 +148,7 @@ func (c *clocks) count(sign int64, interval time.Duration, attended, present boo
 		c.away = 0
 	}
 	c.present = present
+	return false
 }
 
 // streamLost ends the session at once when that is the policy.

@@ -105,6 +105,7 @@ func (t *Table) session(w spawn.Worker, server uint16, c Caller, id string) *Ses
 		t: t, key: key{c.Principal, server, id}, worker: w, created: t.now(), keyID: c.KeyID,
 		log: t.log.With().Str("session", label(id)).Uint16("server", server).Str("account", w.Account()).Int("worker", w.PID()).Logger(),
 	}
+	s.replay.bounds, s.replay.tag, s.replay.now = t.cfg.Replay, s.Label(), t.cfg.Now
 	if !c.Expiry.IsZero() {
 		s.expiry.Store(c.Expiry.UnixNano())
 	}

@@ -26,6 +26,7 @@ type outbox struct {
 	had    bool    // there was one, and it was not us who ended it
 	over   error   // why there is none any more
 	missed int     // notifications that had to make room
+	probe  probe
 }
 
 // state says whether a stream is open, and whether one ever was.

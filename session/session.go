@@ -44,6 +44,7 @@ type Session struct {
 	log       zerolog.Logger
 	created   time.Time
 	outbox    outbox
+	replay    replay
 	lastSign  atomic.Int64 // of the client, Unix nanoseconds
 	expiry    atomic.Int64 // of the newest token, Unix nanoseconds; 0: never
 	renewLock sync.Mutex   // guards what follows
@@ -108,11 +109,14 @@ func (s *Session) Notify(ctx context.Context, m jsonrpc.Message) error {
 	return s.gone(s.b.Notify(ctx, &m))
 }
 
-// Answer takes a client's response to a request of the worker. One that answers
-// nothing outstanding is dropped without an error.
+// Answer takes a client's response to a request of the worker, or to a ping of ours.
+// One that answers nothing outstanding is dropped without an error.
 //
 // Errors: ErrGone, ctx.Err().
 func (s *Session) Answer(ctx context.Context, m jsonrpc.Message) error {
+	if s.outbox.answered(&m) {
+		return nil
+	}
 	s.touch()
 	return s.gone(s.b.Answer(ctx, &m))
 }

@@ -7,12 +7,16 @@ import (
 	"gatehouse/session/bridge"
 )
 
-// Stream is one open GET stream. One goroutine uses it.
+// Stream is one open GET: the session's stream of messages that belong to no call,
+// or the rest of a call's stream. One goroutine uses it.
 type Stream struct {
 	s      *Session
-	signal chan struct{} // one token: look again
-	cur    *bridge.Buffer
+	signal chan struct{}   // one token: look again
+	cur    bridge.Outgoing // handed out and not known to be sent
 	closed bool
+	track  *track // nil: nothing is kept
+	at     uint64 // the event that was handed out last
+	prime  []byte
 }
 
 func (x *Stream) wake() {
@@ -22,13 +26,17 @@ func (x *Stream) wake() {
 	}
 }
 
-// Stream opens the GET stream. The newest wins: an older one gets ErrReplaced.
-// lastEventID is what the client sent as Last-Event-ID, empty if nothing; nothing
-// is replayed yet, so every stream is a fresh one.
+// Stream opens a GET stream. The newest wins: an older one gets ErrReplaced.
+// lastEventID is what the client sent as Last-Event-ID. When all that followed is
+// kept the new stream goes on where that one broke; else it is a fresh one.
 //
 // Errors: *Error of KindSessionGone or KindDraining.
 func (s *Session) Stream(_ context.Context, lastEventID string) (*Stream, error) {
 	s.touch()
+	t, seq, known := s.replay.find(lastEventID)
+	if known && t.call != nil {
+		return s.resume(t, seq), nil
+	}
 	o := &s.outbox
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -38,20 +46,68 @@ func (s *Session) Stream(_ context.Context, lastEventID string) (*Stream, error)
 	if o.stream != nil {
 		o.stream.wake()
 	}
-	o.stream, o.had = &Stream{s: s, signal: make(chan struct{}, 1)}, true
+	x := &Stream{s: s, signal: make(chan struct{}, 1), track: t, at: seq}
+	if !known {
+		x.track = s.replay.begin(nil)
+		x.prime = s.primer(x.track)
+	}
+	o.stream, o.had = x, true
+	o.probe.forget()
 	if o.missed > 0 {
 		s.log.Info().Int("notifications", o.missed).Msg("the client was away too long and missed some")
 		o.missed = 0
 	}
-	return o.stream, nil
+	return x, nil
 }
 
-// Next is like Exchange.Next; no item is final.
+// primer is the id of an event without data that begins a stream, so that it can be
+// resumed before the first message; nil for none.
+func (s *Session) primer(t *track) []byte {
+	if t == nil || s.version != primed {
+		return nil
+	}
+	return s.replay.name(t, 0)
+}
+
+// resume goes on with the stream of a call.
+func (s *Session) resume(t *track, seq uint64) *Stream {
+	x := &Stream{s: s, signal: make(chan struct{}, 1), track: t, at: seq}
+	r := &s.replay
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t.reader != nil {
+		t.reader.wake()
+	}
+	t.reader = x
+	if t.x != nil {
+		t.x.call.Attach()
+	}
+	return x
+}
+
+// Prime is the id of the event without data with which the stream begins; nil for
+// none.
+func (x *Stream) Prime() []byte { return x.prime }
+
+// Call is the client's id of the call whose stream this is; nil for the session's
+// own stream.
+func (x *Stream) Call() []byte {
+	if x.track == nil {
+		return nil
+	}
+	return x.track.call
+}
+
+// Next is like Exchange.Next; only the stream of a call has a final item.
 //
 // Errors: ErrWait, ErrReplaced, ErrExpired, ErrGone, *Error of KindDraining,
-// ctx.Err().
+// ctx.Err(); of a call's stream also ErrDone, ErrCancelled and ErrTimeout.
 func (x *Stream) Next(ctx context.Context, wait time.Duration) (Item, error) {
-	item, ok, err := x.take()
+	take := x.take
+	if x.Call() != nil {
+		take = x.takeOfCall
+	}
+	item, ok, err := take()
 	if ok || err != nil {
 		return item, err
 	}
@@ -64,7 +120,7 @@ func (x *Stream) Next(ctx context.Context, wait time.Duration) (Item, error) {
 		if err != nil {
 			return Item{}, err
 		}
-		if item, ok, err := x.take(); ok || err != nil {
+		if item, ok, err := take(); ok || err != nil {
 			return item, err
 		}
 		if waited {
@@ -80,7 +136,7 @@ func (x *Stream) sleep(ctx context.Context, until time.Time) (waited bool, err e
 	if !until.IsZero() {
 		limit, waited = max(time.Until(until), 0), true
 	}
-	if at := x.s.expiresAt(); !at.IsZero() {
+	if at := x.s.expiresAt(); !at.IsZero() && x.Call() == nil {
 		if left := max(at.Sub(x.s.t.now()), 0); !waited || left < limit {
 			limit, waited = left, false
 		}
@@ -103,44 +159,82 @@ func (x *Stream) sleep(ctx context.Context, until time.Time) (waited bool, err e
 
 // take returns what is queued, or why nothing comes any more.
 func (x *Stream) take() (item Item, ok bool, err error) {
-	o := &x.s.outbox
+	s, o := x.s, &x.s.outbox
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if x.cur != nil {
-		x.cur.Free()
-		x.cur = nil
-	}
-	at := x.s.expiresAt()
+	x.sent()
+	at := s.expiresAt()
 	switch {
 	case o.over != nil:
 		return item, false, o.over
 	case o.stream != x:
 		return item, false, ErrReplaced
-	case !at.IsZero() && !x.s.t.now().Before(at):
+	case !at.IsZero() && !s.t.now().Before(at):
 		o.had = false // it is not the client that closes this stream
 		return item, false, ErrExpired
+	}
+	if ping := o.probe.take(x); ping != nil {
+		return Item{Bytes: ping}, true, nil
+	}
+	if x.track != nil {
+		if e, ok, _ := s.replay.after(x.track, x.at); ok {
+			x.at = e.seq
+			return Item{Bytes: e.b, ID: s.replay.name(x.track, e.seq)}, true, nil
+		}
 	}
 	m, ok := o.queue.Pop()
 	if !ok {
 		return item, false, nil
 	}
-	x.cur = m.Buf
-	return Item{Bytes: m.Buf.B}, true, nil
+	x.cur, item.Bytes = m, m.Buf.B
+	if x.track != nil {
+		item.ID = s.replay.add(x.track, item.Bytes, false)
+		x.at = x.track.last
+	}
+	return item, true, nil
+}
+
+// sent frees what was handed out.
+func (x *Stream) sent() {
+	if x.cur.Buf != nil {
+		x.cur.Buf.Free()
+		x.cur = bridge.Outgoing{}
+	}
+}
+
+// takeOfCall is take for the rest of a call's stream.
+func (x *Stream) takeOfCall() (item Item, ok bool, err error) {
+	r := &x.s.replay
+	e, ok, missed := r.after(x.track, x.at)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case x.track.reader != x, missed:
+		return item, false, ErrReplaced
+	case ok:
+		x.at = e.seq
+		return Item{Bytes: e.b, ID: r.name(x.track, e.seq), Final: e.final}, true, nil
+	case x.track.last > x.at: // it came meanwhile
+		x.wake()
+		return item, false, nil
+	}
+	return item, false, x.track.over
 }
 
 // Close says that the client's stream is closed. It must be called once.
 func (x *Stream) Close() {
-	s, o := x.s, &x.s.outbox
-	o.mu.Lock()
 	if x.closed {
-		o.mu.Unlock()
 		return
 	}
 	x.closed = true
-	if x.cur != nil {
-		x.cur.Free()
-		x.cur = nil
+	x.s.touch()
+	if x.Call() != nil {
+		x.closeCall()
+		return
 	}
+	s, o := x.s, &x.s.outbox
+	o.mu.Lock()
+	x.putBack()
 	last := o.stream == x
 	if last {
 		o.stream = nil
@@ -150,8 +244,51 @@ func (x *Stream) Close() {
 	}
 	lost := last && o.had && o.over == nil
 	o.mu.Unlock()
-	s.touch()
 	if lost {
 		s.streamLost()
 	}
+}
+
+// putBack queues again what the client did not get, o.mu held, unless another
+// connection goes on with this stream and sends it.
+func (x *Stream) putBack() {
+	o := &x.s.outbox
+	if x.cur.Buf == nil {
+		return
+	}
+	if o.over != nil || x.track != nil && o.stream != nil && o.stream != x && o.stream.track == x.track {
+		x.sent()
+		return
+	}
+	if x.track != nil {
+		x.s.replay.takeBack(x.track, x.at)
+	}
+	o.queue.PutBack(x.cur)
+	x.cur = bridge.Outgoing{}
+	if o.stream != nil {
+		o.stream.wake()
+	}
+}
+
+// closeCall says that nobody reads the rest of a call's stream at present.
+func (x *Stream) closeCall() {
+	r := &x.s.replay
+	r.mu.Lock()
+	var call *bridge.Call
+	if x.track.reader == x {
+		x.track.reader = nil
+		if x.track.x != nil {
+			call = &x.track.x.call
+		}
+	}
+	r.mu.Unlock()
+	if call == nil {
+		return
+	}
+	call.Detach() // without r.mu: it may end the session
+	r.mu.Lock()
+	if x.track.reader != nil { // somebody came meanwhile
+		call.Attach()
+	}
+	r.mu.Unlock()
 }

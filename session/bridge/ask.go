@@ -92,7 +92,7 @@ func (b *Bridge) request(m *jsonrpc.Message) error {
 // oldest is the oldest running call whose client can be asked, b.mu held.
 func (b *Bridge) oldest(need Capability) (found *Call) {
 	for id, c := range b.calls {
-		if c.sent && !c.closed && !c.Single && c.Can&need == need && (found == nil || id < found.id) {
+		if c.sent && !c.closed && !c.apart && !c.Single && c.Can&need == need && (found == nil || id < found.id) {
 			found = c
 		}
 	}

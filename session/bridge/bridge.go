@@ -218,7 +218,7 @@ func (b *Bridge) Running() (all, attended int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, c := range b.calls {
-		if !c.closed {
+		if !c.closed && !c.apart {
 			attended++
 		}
 	}

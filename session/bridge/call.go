@@ -39,6 +39,7 @@ type Call struct {
 	over   error // why nothing more comes; nil while the call runs
 	sent   bool  // it was written to the worker, or is being written
 	closed bool  // the client left
+	apart  bool  // it lost its connection and may come back
 	timer  *time.Timer
 }
 
@@ -255,6 +256,33 @@ func (c *Call) Close() {
 	c.w = nil
 	b.mu.Unlock()
 	b.refuseAll(unasked)
+}
+
+// ClientID is the client's id of the call, as it stood in its message.
+func (c *Call) ClientID() []byte { return append([]byte{}, c.clientID...) }
+
+// Detach says that the client lost its connection and may come back: what it should
+// answer is asked elsewhere. Attach says that it has.
+func (c *Call) Detach() {
+	b := c.b
+	b.mu.Lock()
+	c.apart = true
+	unasked := c.queue.Asks()
+	for _, id := range unasked {
+		if m, ok := c.queue.Withdraw(id); ok {
+			b.unhold(len(m.Buf.B))
+			m.Buf.Free()
+		}
+	}
+	b.mu.Unlock()
+	b.refuseAll(unasked)
+}
+
+// Attach undoes Detach.
+func (c *Call) Attach() {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	c.apart = false
 }
 
 // discard empties the queue, b.mu held, and returns the worker's requests that

@@ -70,6 +70,17 @@ func (q *Queue) Pop() (Outgoing, bool) {
 	return m, true
 }
 
+// PutBack puts in front what Pop took out last.
+func (q *Queue) PutBack(m Outgoing) {
+	if q.head > 0 {
+		q.head--
+		q.items[q.head] = m
+	} else {
+		q.items = append([]Outgoing{m}, q.items...)
+	}
+	q.bytes += len(m.Buf.B)
+}
+
 // Withdraw takes the request of that id out, when it is still there.
 func (q *Queue) Withdraw(ask uint64) (Outgoing, bool) {
 	for i := q.head; i < len(q.items); i++ {

@@ -112,7 +112,7 @@ func config(p *plan.Plan, pipe string) (monitor.Config, error) {
 		MaxWorkers: m.MaxWorkers, MaxPerPrincipal: m.MaxPerPrincipal, MaxPerToken: m.MaxPerToken,
 		SpawnRate: m.SpawnRate, SpawnBurst: m.SpawnBurst,
 		CredentialGrace: m.CredentialGrace, MaxStale: m.MaxStale, DrainLimit: m.DrainLimit,
-		KillGrace: m.KillGrace, KillGraceHard: m.KillGraceHard,
+		KillGrace: m.KillGrace, KillGraceHard: m.KillGraceHard, AccountRecheck: m.AccountRecheck,
 		FrontPart: p.Front, KeysPart: p.Keykeeper,
 		TZ: os.Getenv("TZ"), Log: logger(level, "monitor"),
 	}

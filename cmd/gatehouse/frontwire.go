@@ -41,7 +41,8 @@ func endWithdrawn(table *session.Table, gone []keys.Removed) {
 func sessionConfig(p plan.Front) session.Config {
 	c := session.Config{
 		MaxSessions: p.MaxSessions, MaxPerPrincipal: p.MaxPerPrincipal, MaxMessage: int(p.MaxMessage),
-		CredentialGrace: p.CredentialGrace, Lifetime: session.Lifetime(p.Lifetime),
+		MaxCalls: p.MaxCalls, CredentialGrace: p.CredentialGrace, Lifetime: session.Lifetime(p.Lifetime),
+		Replay: session.Replay{Events: p.Replay.Events, Bytes: int(p.Replay.Bytes), Keep: p.Replay.Keep},
 	}
 	for _, s := range p.Servers {
 		c.Interrupt = append(c.Interrupt, s.Interrupt == "sigint")

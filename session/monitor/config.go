@@ -58,8 +58,10 @@ type Config struct {
 	CredentialGrace time.Duration
 	MaxStale        time.Duration
 	DrainLimit      time.Duration
-	KillGrace       time.Duration // EOF to SIGTERM
-	KillGraceHard   time.Duration // SIGTERM to SIGKILL
+	// AccountRecheck is how often the accounts of running workers are looked at.
+	AccountRecheck time.Duration
+	KillGrace      time.Duration // EOF to SIGTERM
+	KillGraceHard  time.Duration // SIGTERM to SIGKILL
 
 	// FrontPart and KeysPart are the other processes' parts of the plan, passed on
 	// unread.

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -13,8 +14,9 @@ import (
 )
 
 const (
-	// recheckEvery is how often the accounts of running workers are looked at, so
-	// that one that was locked, or left a group, does not work on for hours.
+	// recheckEvery is how often the accounts of running workers are looked at unless
+	// the configuration says, so that one that was locked, or left a group, does not
+	// work on for hours.
 	recheckEvery = 5 * time.Minute
 	// partLimit is how long a part may take to end after SIGTERM.
 	partLimit = 2 * time.Second
@@ -41,7 +43,7 @@ func (m *Monitor) Run(ctx context.Context, signals <-chan os.Signal) error {
 		return err
 	}
 	go m.watchCert(ctx, certPoll)
-	go m.watchAccounts(ctx, recheckEvery)
+	go m.watchAccounts(ctx, cmp.Or(m.cfg.AccountRecheck, recheckEvery))
 
 	var drained chan struct{}
 	var first time.Time

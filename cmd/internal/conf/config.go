@@ -94,6 +94,7 @@ type Accounts struct {
 	RequireGroup                string
 	ShadowLock                  string
 	AllowNologin, AllowOpenHome bool
+	Recheck                     time.Duration
 }
 
 // HTTP is what the front end tells and allows.
@@ -109,12 +110,14 @@ type Limits struct {
 	MaxWorkers, MaxWorkersPerToken       int
 	SpawnRate                            float64
 	SpawnBurst                           int
+	MaxCalls                             int
 	MaxBody, MaxMessage, MaxToken        int64
 }
 
 // Lifetime is the policy of plan.Lifetime with the two times of the monitor.
 type Lifetime struct {
 	plan.Lifetime
+	Replay                      plan.Replay
 	CredentialGrace, DrainLimit time.Duration
 }
 

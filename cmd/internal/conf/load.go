@@ -244,7 +244,7 @@ func (l *loader) derive(env map[string]string) {
 		c.StateDir = stateDir(c.Root(), env)
 	}
 	l.shorter("lifetime.probe_timeout", &c.Lifetime.ProbeTimeout, c.Lifetime.ProbeInterval)
-	l.shorter("lifetime.reaper_interval", &c.Lifetime.ReaperInterval, c.Lifetime.Idle, c.Lifetime.Streamless, c.Lifetime.MaxLifetime)
+	l.shorter("lifetime.reaper_interval", &c.Lifetime.ReaperInterval, c.Lifetime.Idle, c.Lifetime.Streamless, c.Lifetime.MaxLifetime, c.Lifetime.StreamLossGrace, c.Lifetime.ProbeInterval)
 	if m := &c.Limits; !l.isSet("limits.max_sessions_per_principal", 0) {
 		m.MaxSessionsPerPrincipal = min(8, m.MaxSessions)
 	}

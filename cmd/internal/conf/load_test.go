@@ -183,7 +183,7 @@ func TestIdleEnd(t *testing.T) {
 // TestDependentDefaults: a short timeout lowers what nobody set.
 func TestDependentDefaults(t *testing.T) {
 	c, _, err := loadCase(t, "alice", "", "", "MCP_MODE=loopback\nMCP_IDLE_TIMEOUT=5s\nMCP_PROBE_INTERVAL=2s", "")
-	if err != nil || c.Lifetime.ProbeTimeout != 2*time.Second || c.Lifetime.ReaperInterval != 5*time.Second {
+	if err != nil || c.Lifetime.ProbeTimeout != 2*time.Second || c.Lifetime.ReaperInterval != 2*time.Second {
 		t.Errorf("probe timeout %v, reaper interval %v, %v", c.Lifetime.ProbeTimeout, c.Lifetime.ReaperInterval, err)
 	}
 }

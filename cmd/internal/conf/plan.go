@@ -52,7 +52,7 @@ func (c *Config) monitor(listeners int) (plan.Monitor, error) {
 		MaxWorkers: m.MaxWorkers, MaxPerPrincipal: 2 * m.MaxSessionsPerPrincipal, MaxPerToken: m.MaxWorkersPerToken,
 		SpawnRate: m.SpawnRate, SpawnBurst: m.SpawnBurst,
 		CredentialGrace: c.Lifetime.CredentialGrace, DrainLimit: c.Lifetime.DrainLimit, MaxStale: c.Keys.MaxStale,
-		KillGrace: killGrace, KillGraceHard: killGraceHard, LogLevel: c.Log.Level,
+		KillGrace: killGrace, KillGraceHard: killGraceHard, AccountRecheck: a.Recheck, LogLevel: c.Log.Level,
 	}
 	if c.Authenticated() {
 		out.TLSCert, out.TLSKey = c.TLS.Cert, c.TLS.Key
@@ -157,7 +157,7 @@ func (c *Config) front(addresses []string) plan.Front {
 		Auth: c.Authenticated(), TLS: c.Authenticated(), Listeners: addresses,
 		AllowedOrigins: c.HTTP.AllowedOrigins, MaxTokenBytes: int(m.MaxToken), MaxBody: m.MaxBody, MaxMessage: m.MaxMessage,
 		MaxSessions: m.MaxSessions, MaxPerPrincipal: m.MaxSessionsPerPrincipal, MaxStale: c.Keys.MaxStale,
-		CredentialGrace: c.Lifetime.CredentialGrace, Lifetime: c.Lifetime.Lifetime, DrainLimit: c.Lifetime.DrainLimit,
+		CredentialGrace: c.Lifetime.CredentialGrace, Lifetime: c.Lifetime.Lifetime, Replay: c.Lifetime.Replay, MaxCalls: m.MaxCalls, DrainLimit: c.Lifetime.DrainLimit,
 		LogLevel: c.Log.Level, Trace: c.Log.Trace, TraceLimit: int(c.Log.TraceLimit), Demo: c.Demo && c.Authenticated(),
 	}
 	if c.Authenticated() {

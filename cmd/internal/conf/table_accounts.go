@@ -1,5 +1,7 @@
 package conf
 
+import "time"
+
 const defaultDenied = "root,sudo,wheel,adm,shadow,disk,docker,lxd,kvm"
 
 var accountRows = []Setting{
@@ -36,6 +38,11 @@ var accountRows = []Setting{
 		Key: "accounts.max_uid", Env: "MCP_MAX_UID", Flag: "max-uid", Type: whole(1000, 1<<31-2), Default: "60000", Ways: InAccounts,
 		Help: "The greatest uid and gid that a token's account may have.",
 		at:   func(c *Config, _ int) any { return &c.Accounts.MaxUID },
+	},
+	{
+		Key: "accounts.recheck", Env: "MCP_ACCOUNT_RECHECK", Flag: "account-recheck", Type: duration(time.Second, day), Default: "5m", Ways: InAccounts,
+		Help: "How often the accounts of running workers are looked at; one that was locked, expired or lost a group ends its workers.",
+		at:   func(c *Config, _ int) any { return &c.Accounts.Recheck },
 	},
 	{
 		Key: "accounts.denied_groups", Env: "MCP_DENIED_GROUPS", Flag: "denied-groups", Type: list("names", "names of groups", isAccountName),

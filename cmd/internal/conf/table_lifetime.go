@@ -59,6 +59,21 @@ var lifetimeRows = []Setting{
 		at:   func(c *Config, _ int) any { return &c.Lifetime.CredentialGrace },
 	},
 	{
+		Key: "lifetime.replay_events", Env: "MCP_REPLAY_EVENTS", Flag: "replay-events", Type: whole(0, 100000), Default: "256", Ways: Always,
+		Help: "How many events of each stream are kept for a client that loses it; 0 keeps none, and no event has an id.",
+		at:   func(c *Config, _ int) any { return &c.Lifetime.Replay.Events },
+	},
+	{
+		Key: "lifetime.replay_bytes", Env: "MCP_REPLAY_BYTES", Flag: "replay-bytes", Type: size(0, 1<<30), Default: "1MiB", Ways: Always,
+		Help: "How many bytes of each stream are kept, and a quarter of what a session keeps of all of them; 0 keeps none.",
+		at:   func(c *Config, _ int) any { return &c.Lifetime.Replay.Bytes },
+	},
+	{
+		Key: "lifetime.replay_time", Env: "MCP_REPLAY_TIME", Flag: "replay-time", Type: duration(0, time.Hour), Default: "60s", Ways: Always,
+		Help: "How long an event is kept; 0 keeps none.",
+		at:   func(c *Config, _ int) any { return &c.Lifetime.Replay.Keep },
+	},
+	{
 		Key: "lifetime.drain_limit", Env: "MCP_DRAIN_LIMIT", Flag: "drain-limit", Type: durationOrNone(0, time.Hour, 0), Default: "10s", Ways: Always,
 		Help: "How long running calls may finish when the server is stopped.",
 		at:   func(c *Config, _ int) any { return &c.Lifetime.DrainLimit },

@@ -41,6 +41,11 @@ var trafficRows = []Setting{
 		at:   func(c *Config, _ int) any { return &c.Limits.MaxWorkersPerToken },
 	},
 	{
+		Key: "limits.max_calls", Env: "MCP_MAX_CALLS", Flag: "max-calls", Type: whole(1, 10000), Default: "64", Ways: Always,
+		Help: "Calls that may run in one session at a time; a further one is refused with kind `busy`.",
+		at:   func(c *Config, _ int) any { return &c.Limits.MaxCalls },
+	},
+	{
 		Key: "limits.spawn_rate", Env: "MCP_SPAWN_RATE", Flag: "spawn-rate", Type: number(0.01, 10000), Default: "4", Ways: InAuth,
 		Help: "Workers a second that one principal may start once the burst is used up; beyond it 429.",
 		at:   func(c *Config, _ int) any { return &c.Limits.SpawnRate },

@@ -173,6 +173,8 @@ func (l *loader) intervals() {
 	l.beyond("lifetime.probe_timeout", t.ProbeTimeout, "lifetime.probe_interval", t.ProbeInterval, "the next probe would go out before the last one is given up")
 	l.beyond("lifetime.reaper_interval", t.ReaperInterval, "lifetime.idle_timeout", t.Idle, "idle sessions would live on until the reaper comes")
 	l.beyond("lifetime.reaper_interval", t.ReaperInterval, "lifetime.streamless_timeout", t.Streamless, "streamless sessions would live on until the reaper comes")
+	l.beyond("lifetime.reaper_interval", t.ReaperInterval, "lifetime.stream_loss_grace", t.StreamLossGrace, "clients that left would be kept until the reaper comes")
+	l.beyond("lifetime.reaper_interval", t.ReaperInterval, "lifetime.probe_interval", t.ProbeInterval, "probes are sent by the reaper")
 	l.beyond("lifetime.reaper_interval", t.ReaperInterval, "lifetime.max_lifetime", t.MaxLifetime, "old sessions would live on until the reaper comes")
 	if t.ProbeInterval == 0 && t.ReapFailedProbes && l.isSet("lifetime.reap_on_failed_probe", 0) {
 		l.refuse(l.where("lifetime.reap_on_failed_probe", 0), "%s is on and %s is none: no probe can fail that is never sent",

@@ -65,6 +65,7 @@ type Monitor struct {
 	MaxStale            time.Duration `json:"max_stale"`              // key sets older than this decide nothing
 	KillGrace           time.Duration `json:"kill_grace"`             // EOF to SIGTERM (2 s)
 	KillGraceHard       time.Duration `json:"kill_grace_hard"`        // SIGTERM to SIGKILL (3 s)
+	AccountRecheck      time.Duration `json:"account_recheck"`        // how often running workers' accounts are looked at
 	LogLevel            string        `json:"log_level"`              //
 	AllowClientOwnToken bool          `json:"allow_client_own_token"` // reserved: mapped explicitly in the accounts file
 }
@@ -128,6 +129,8 @@ type Front struct {
 	MaxStale        time.Duration `json:"max_stale"`
 	CredentialGrace time.Duration `json:"credential_grace"`
 	Lifetime        Lifetime      `json:"lifetime"`
+	Replay          Replay        `json:"replay"`
+	MaxCalls        int           `json:"max_calls"` // running in one session
 	DrainLimit      time.Duration `json:"drain_limit"`
 	LogLevel        string        `json:"log_level"`
 	Trace           bool          `json:"trace"`       // log every message, never headers or tokens
@@ -148,6 +151,13 @@ type Lifetime struct {
 	RequestTimeout   time.Duration `json:"request_timeout"`
 	StartTimeout     time.Duration `json:"start_timeout"` // a worker's first answer
 	ReapFailedProbes bool          `json:"reap_on_failed_probe"`
+}
+
+// Replay bounds what is kept of each stream; if one is 0 nothing is.
+type Replay struct {
+	Events int           `json:"events"`
+	Bytes  int64         `json:"bytes"`
+	Keep   time.Duration `json:"keep"`
 }
 
 // FrontServer is one MCP endpoint as the front end sees it.

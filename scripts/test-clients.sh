@@ -37,6 +37,8 @@ done
 . "$ROOT/scripts/clients/drivers.sh"
 # shellcheck source=scripts/clients/worlds.sh
 . "$ROOT/scripts/clients/worlds.sh"
+# shellcheck source=scripts/clients/keycloak.sh
+. "$ROOT/scripts/clients/keycloak.sh"
 # shellcheck source=scripts/clients/ways.sh
 . "$ROOT/scripts/clients/ways.sh"
 [ ${#CLIENTS[@]} -gt 0 ] || CLIENTS=("${ALL_CLIENTS[@]}")

@@ -23,7 +23,7 @@ verdict() {
 }
 
 # as_account USER: what whoami says for the user.
-as_account() { if [ "$(id -u)" = 0 ]; then echo "account=gatehouse-$1 "; else echo "account=$(id -un) "; fi; }
+as_account() { if [ "$(id -u)" = 0 ]; then echo "account=$PREFIX$1 "; else echo "account=$(id -un) "; fi; }
 
 # full NAME: what a whole session of the client shows.
 full() {
@@ -46,7 +46,7 @@ try() {
 prepare_header() { :; }
 way_header() {
   local era
-  TOKEN=$(static_token alice)
+  TOKEN=$("${ISSUER_KIND}_static_token" alice)
   for era in $(eras "$1"); do
     MODE=$era
     try "$1" "header, $era"
@@ -73,9 +73,9 @@ way_wrong() {
   # mcp-remote keeps the server's words to itself and wants a sign-in instead.
   [ "$1" != mcp-remote ] || audience='authorize this client by visiting' expired=$audience
   MODE=legacy
-  TOKEN=$(other_audience alice)
+  TOKEN=$("${ISSUER_KIND}_other_audience" alice)
   refused "$1" "token of another audience" "$audience"
-  TOKEN=$(expired_token alice)
+  TOKEN=$("${ISSUER_KIND}_expired_token" alice)
   refused "$1" "expired token" "$expired"
   TOKEN='' MODE=auto
 }
@@ -88,7 +88,7 @@ way_public_client() {
   SIGN_IN='' CLIENT_ID=''
 }
 
-prepare_registration() { allow_registration; }
+prepare_registration() { "${ISSUER_KIND}_allow_registration"; }
 way_registration() {
   can_sign_in "$1" || return 0
   SIGN_IN=bob
@@ -101,7 +101,7 @@ can_sign_in() { [ "$1" != claude-code ]; }
 
 # Tokens live so shortly that the client has to get a new one to go on, and the
 # session is the same one: the same process answers.
-prepare_refresh() { short_tokens; }
+prepare_refresh() { "${ISSUER_KIND}_short_tokens"; }
 way_refresh() {
   can_sign_in "$1" && [ "$1" != inspector ] || return 0 # each call of Inspector's command line is a session
   SIGN_IN=alice CLIENT_ID=$PUBLIC_CLIENT HOLD=$OUTLIVES
@@ -112,7 +112,7 @@ way_refresh() {
 # A client's own token is refused until the accounts file names the client.
 prepare_machine() {
   [ "$(id -u)" = 0 ] || { say "SKIPPED: client credentials need root (accounts of workers)"; return; }
-  machine_client
+  "${ISSUER_KIND}_machine_client"
 }
 way_machine() {
   case $1 in inspector | claude-code) return 0 ;; esac # no client credentials there

@@ -1,9 +1,13 @@
 # shellcheck shell=bash
 # The servers and issuers that the client tests run against. Source it after
-# test-lib.sh. A world sets URL, CA, ISSUER, PASSWORD, PUBLIC_CLIENT and how a
-# token is had: static_token USER, other_audience USER, expired_token USER.
+# test-lib.sh. world_NAME sets URL, CA, ISSUER, PASSWORD, PUBLIC_CLIENT and PREFIX;
+# how a token is had: NAME_static_token USER, NAME_other_audience USER,
+# NAME_expired_token USER; and NAME_allow_registration, NAME_short_tokens and
+# NAME_machine_client prepare what a way of connecting needs.
 
-URL='' CA='' ISSUER='' PASSWORD='' PUBLIC_CLIENT='' PORT=''
+URL='' CA='' ISSUER='' PASSWORD='' PUBLIC_CLIENT='' PORT='' ACCOUNTS=''
+PREFIX='' # of the accounts: PREFIX and the user's name
+MACHINE_CLIENT='' MACHINE_SECRET='' MACHINE_SUBJECT=''
 
 # build_worker: the tools' process; it lies where the accounts that run it may execute it.
 build_worker() {
@@ -16,52 +20,61 @@ build_worker() {
   export MCP_WORKER_COMMAND="[\"$bin/worker\"]"
 }
 
-# start_demo_server [NAME=VALUE…]: a demo with these settings on a free port.
-start_demo_server() {
-  [ -z "$PORT" ] || "$ROOT/scripts/stop-server.sh" "$PORT" >/dev/null
-  PORT=$(free_port)
-  env MCP_PORT="$PORT" MCP_EXTRA_SCOPES=offline_access "$@" "$ROOT/scripts/run-auth-server.sh" --demo >"$WORK/start.log" 2>&1 ||
+# start_server [--demo] [NAME=VALUE…]: run-auth-server.sh with these settings on PORT.
+start_server() {
+  local demo=()
+  if [ "$1" = --demo ]; then demo=(--demo); shift; fi
+  env MCP_PORT="$PORT" "$@" "$ROOT/scripts/run-auth-server.sh" "${demo[@]}" >"$WORK/start.log" 2>&1 ||
     { cat "$WORK/start.log"; die "the server did not start"; }
   at_exit "$ROOT/scripts/stop-server.sh" "$PORT"
-  URL=https://localhost:$PORT/mcp ISSUER=https://localhost:$((PORT + 1))
+  URL=https://localhost:$PORT/mcp
+  LOG=$(sed -n 's/^ *log  *//p' "$WORK/start.log")
+}
+stop_server() { [ -z "$PORT" ] || "$ROOT/scripts/stop-server.sh" "$PORT" >/dev/null; }
+
+# ---- the demo issuer --------------------------------------------------------
+
+start_demo_server() {
+  stop_server
+  PORT=$(free_port)
+  start_server --demo MCP_EXTRA_SCOPES=offline_access "$@"
+  ISSUER=https://localhost:$((PORT + 1))
   CA=$(sed -n 's/^ *export NODE_EXTRA_CA_CERTS=//p' "$WORK/start.log" | head -1)
   PASSWORD=$(sed -n 's/^ *sign in .*, password //p' "$WORK/start.log")
-  LOG=$(sed -n 's/^ *log  *//p' "$WORK/start.log")
+  ACCOUNTS=${LOG%/*}/accounts.yaml
 }
 
 world_demo() {
-  PUBLIC_CLIENT=gatehouse-demo
+  PUBLIC_CLIENT=gatehouse-demo PREFIX=gatehouse-
   start_demo_server
 }
 demo_token() { MCP_PORT=$PORT "$ROOT/scripts/demo-token.sh" "$@"; }
-static_token() { demo_token "$1"; }
-other_audience() { demo_token "$1" --audience https://other.example/mcp; }
-expired_token() { demo_token "$1" --life=-1h; }
-allow_registration() { :; } # the demo issuer always does
+demo_static_token() { demo_token "$1"; }
+demo_other_audience() { demo_token "$1" --audience https://other.example/mcp; }
+demo_expired_token() { demo_token "$1" --life=-1h; }
+demo_allow_registration() { :; } # it always does
 
-# short_tokens: OUTLIVES is how many seconds a token is not served any more.
-short_tokens() {
+# demo_short_tokens: OUTLIVES is after how many seconds a token is not served any more.
+demo_short_tokens() {
   OUTLIVES=8
   start_demo_server MCP_DEMO_TOKEN_LIFE=4s MCP_TOKEN_LEEWAY=1s
 }
 
-MACHINE_CLIENT='' MACHINE_SECRET='' MACHINE_SUBJECT=''
-machine_client() {
+demo_machine_client() {
   start_demo_server
   MACHINE_CLIENT=gatehouse-demo-machine MACHINE_SUBJECT=gatehouse-demo-machine MACHINE_SECRET=$PASSWORD
-  ACCOUNTS=${LOG%/*}/accounts.yaml
-  cp "$ACCOUNTS" "$WORK/accounts.people"
 }
 
 # map_machine yes|no: whether the accounts file names the machine's client.
 map_machine() {
   local new=$ACCOUNTS.new
+  [ -e "$WORK/accounts.people" ] || cp "$ACCOUNTS" "$WORK/accounts.people"
   (umask 077 && cp "$WORK/accounts.people" "$new")
   [ "$1" = no ] || cat >>"$new" <<YAML
 - issuer: $ISSUER
   subject: $MACHINE_SUBJECT
   client_id: $MACHINE_CLIENT
-  account: gatehouse-bob
+  account: ${PREFIX}bob
 YAML
   mv -f "$new" "$ACCOUNTS"
   kill -HUP "$(cut -d' ' -f1 "${LOG%/*}/server.pid")"

@@ -5,6 +5,7 @@
   fixture.py URL REALM client NAME    a public client that may use the password grant
   fixture.py URL REALM service NAME   a confidential client with a service account; prints its secret
   fixture.py URL REALM rotate         a new signing key, and the old ones withdrawn
+  fixture.py URL REALM lifespan SECS  how long the realm's access tokens live
 """
 
 import os
@@ -34,6 +35,10 @@ def service(kc, base, name):
     print(kc.get(f"{base}/clients/{made}/client-secret")["value"])
 
 
+def lifespan(kc, base, seconds):
+    kc.put(base, {**kc.get(base), "accessTokenLifespan": int(seconds)})
+
+
 def rotate(kc, base):
     parent = kc.get(base)["id"]
     old = [c for c in kc.get(f"{base}/components?type={KEYS}") if c["providerId"] == "rsa-generated"]
@@ -47,7 +52,8 @@ def rotate(kc, base):
 def main():
     url, realm, what, *names = sys.argv[1:]
     kc = Keycloak(url, "admin", sys.stdin.readline().rstrip("\n"))
-    {"people": people, "client": client, "service": service, "rotate": rotate}[what](kc, f"/realms/{quote(realm)}", *names)
+    {"people": people, "client": client, "service": service, "lifespan": lifespan,
+     "rotate": rotate}[what](kc, f"/realms/{quote(realm)}", *names)
 
 
 if __name__ == "__main__":

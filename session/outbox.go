@@ -94,8 +94,9 @@ func (o *outbox) withdraw(id uint64) bool {
 	return ok
 }
 
-// end closes the stream and drops what waits.
-func (o *outbox) end(why error) {
+// end closes the stream and drops what waits. It returns how many messages no client
+// ever got.
+func (o *outbox) end(why error) (missed int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.over == nil {
@@ -103,8 +104,11 @@ func (o *outbox) end(why error) {
 	}
 	for m, ok := o.queue.Pop(); ok; m, ok = o.queue.Pop() {
 		m.Buf.Free()
+		o.missed++
 	}
 	if o.stream != nil {
 		o.stream.wake()
 	}
+	missed, o.missed = o.missed, 0
+	return missed
 }

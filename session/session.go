@@ -161,8 +161,8 @@ func (u upstream) Withdraw(id uint64) bool { return u.s.outbox.withdraw(id) }
 func (u upstream) Ended(reason string) {
 	s := u.s
 	s.t.remove(s)
-	s.outbox.end(&Error{Kind: KindSessionGone, Reason: reason})
-	s.log.Info().Str("reason", reason).Msg("session ended")
+	missed := s.outbox.end(&Error{Kind: KindSessionGone, Reason: reason})
+	s.log.Info().Str("reason", reason).Int("undelivered", missed).Msg("session ended")
 }
 
 func (u upstream) Finished() { u.s.t.release(u.s.key.principal, true) }

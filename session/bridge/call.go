@@ -41,6 +41,7 @@ type Call struct {
 	closed bool  // the client left
 	apart  bool  // it lost its connection and may come back
 	timer  *time.Timer
+	missed int // notifications that had to make room
 }
 
 // waiter is what Next waits on. Waiters are used again and again.
@@ -244,6 +245,9 @@ func (c *Call) Close() {
 		return
 	}
 	c.closed = true
+	if c.missed > 0 {
+		b.log.Info().Int("notifications", c.missed).Msg("the client of a call was too slow and missed some")
+	}
 	c.release()
 	unasked := c.discard()
 	select {
@@ -310,9 +314,7 @@ func (c *Call) push(m Outgoing) bool {
 	for _, d := range dropped {
 		d.Buf.Free()
 	}
-	if len(dropped) > 0 {
-		b.log.Debug().Int("dropped", len(dropped)).Msg("a slow client misses notifications")
-	}
+	c.missed += len(dropped)
 	b.held += c.queue.Bytes() - before
 	if ok {
 		c.w.wake()

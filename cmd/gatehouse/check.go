@@ -17,7 +17,8 @@ type checkCmd struct {
 	settingFlags
 	TokenStdin bool `help:"Read an access token from standard input and explain each check that it passes or fails."`
 	Server     int  `default:"0" placeholder:"N" help:"With --token-stdin: for which configured server, counted from 0."`
-	Offline    bool `help:"Leave out what needs the network."`
+	keycloakFlags
+	Offline bool `help:"Leave out what needs the network."`
 }
 
 // Help is shown by "gatehouse check --help".
@@ -28,7 +29,8 @@ Examples:
 
 	gatehouse check --config /etc/gatehouse/gatehouse.yaml
 	sudo MCP_MODE=authenticated MCP_ISSUER=https://id.example.com gatehouse check
-	gatehouse check --config gatehouse.yaml --token-stdin < token.txt`
+	gatehouse check --config gatehouse.yaml --token-stdin < token.txt
+	MCP_AUDIENCE=https://mcp.example.com/mcp gatehouse check --keycloak https://id.example.com --realm staff`
 }
 
 // verdict is the outcome of one test.
@@ -97,6 +99,9 @@ func (cmd *checkCmd) Run(s streams) error {
 	k := &checker{c: c, out: s.out, now: time.Now(), offline: cmd.Offline}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+	if cmd.Keycloak != "" {
+		return cmd.checkKeycloak(ctx, k, s)
+	}
 	if cmd.TokenStdin {
 		if refused {
 			refuse(s.err, problems)
@@ -125,6 +130,11 @@ func (cmd *checkCmd) Run(s streams) error {
 			t.run(k, ctx)
 		}
 	}
+	return k.closing(s)
+}
+
+// closing counts the verdicts and makes the exit status of them.
+func (k *checker) closing(s streams) error {
 	if k.fails > 0 {
 		fmt.Fprintf(s.out, "\n%d failed, %s\n", k.fails, count(k.warns, "warning"))
 		return exitStatus(exitFailed)

@@ -41,7 +41,7 @@ func (k *checker) explain(ctx context.Context, in io.Reader, server int) error {
 		case token.OutcomeOK:
 			k.say(okay, step.Name, "%s", step.Detail)
 		case token.OutcomeFailed:
-			k.say(failed, step.Name, "%s\nthe client reads: %s", step.Detail, step.Kind.Public())
+			k.say(failed, step.Name, "%s\nthe client reads: %s\n%s", step.Detail, step.Kind.Public(), tokenRemedy(step))
 		default:
 			fmt.Fprintf(k.out, "-     %s: not reached\n", step.Name)
 		}

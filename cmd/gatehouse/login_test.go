@@ -207,6 +207,7 @@ func left(t *testing.T, token string) time.Duration {
 }
 
 func TestLoginTokenLogout(t *testing.T) {
+	t.Parallel()
 	for name, args := range map[string][]string{"browser": {"--no-browser"}, "device": {"--device"}} {
 		t.Run(name, func(t *testing.T) {
 			w := newSignInWorld(t, time.Hour)
@@ -237,6 +238,7 @@ func TestLoginTokenLogout(t *testing.T) {
 // time, until tokens that live 3 s were refreshed 100 times: every other call
 // insists on a new one, the others take what is there while it is fresh.
 func TestTwoProcessesShareRefreshes(t *testing.T) {
+	t.Parallel()
 	const want = 100
 	w := newSignInWorld(t, 3*time.Second)
 	w.signIn("--device")
@@ -272,6 +274,7 @@ func TestTwoProcessesShareRefreshes(t *testing.T) {
 // TestTokensAreShared lets two processes ask as they like for 10 s: what
 // one has refreshed the other takes.
 func TestTokensAreShared(t *testing.T) {
+	t.Parallel()
 	w := newSignInWorld(t, 3*time.Second)
 	w.signIn("--device")
 	var askers sync.WaitGroup

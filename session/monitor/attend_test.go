@@ -15,7 +15,7 @@ import (
 
 // rawFront is a front end that was taken over: it sends what it likes.
 type rawFront struct {
-	t    *testing.T
+	t    testing.TB
 	fd   int
 	seat *seat
 }

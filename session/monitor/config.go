@@ -120,7 +120,7 @@ func (c *Config) check(root bool) error {
 		{len(c.FrontPart) == 0, "no part for the front end"},
 		{c.MaxWorkers <= 0, "max_workers must be positive"},
 		{c.authenticated() && (c.MaxPerPrincipal <= 0 || c.MaxPerToken <= 0 || c.SpawnRate <= 0 || c.SpawnBurst <= 0 || c.MaxStale <= 0), "limits of a principal must be positive"},
-		{c.CredentialGrace < 0 || c.DrainLimit < 0 || c.KillGrace < 0 || c.KillGraceHard < 0, "durations must not be negative"},
+		{c.CredentialGrace < 0 || c.DrainLimit < 0 || c.KillGrace < 0 || c.KillGraceHard < 0 || c.AccountRecheck < 0, "durations must not be negative"},
 	} {
 		if rule.broken {
 			return errors.New("plan: " + rule.text)

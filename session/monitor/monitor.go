@@ -230,17 +230,18 @@ func (m *Monitor) setState(_ context.Context, root bool) error {
 	return keysFolder(filepath.Join(m.cfg.StateDir, "keys"), m.keeper)
 }
 
-// keysFolder makes the folder in which the keykeeper saves key sets.
+// keysFolder makes the folder in which the keykeeper saves key sets, and gives it to
+// the keykeeper's account.
 func keysFolder(path string, owner *accounts.Account) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o711); err != nil {
 		return fmt.Errorf("make state folder: %w", err)
 	}
 	err := os.Mkdir(path, 0o700)
 	if errors.Is(err, os.ErrExist) {
-		return nil
+		err = nil
 	}
 	if err == nil && owner != nil {
-		if err = os.Chmod(filepath.Dir(path), 0o711); err == nil { // whatever the umask was
+		if err = openToPass(filepath.Dir(path)); err == nil {
 			err = os.Lchown(path, int(owner.UID), int(owner.GID))
 		}
 	}
@@ -248,6 +249,16 @@ func keysFolder(path string, owner *accounts.Account) error {
 		return fmt.Errorf("make folder for key sets: %w", err)
 	}
 	return nil
+}
+
+// openToPass lets other accounts pass through a folder of ours, and leaves the rest
+// of its mode as it is.
+func openToPass(dir string) error {
+	st, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	return os.Chmod(dir, st.Mode().Perm()|0o011)
 }
 
 // until is when a lease for that token ends; zero: never.

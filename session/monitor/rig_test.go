@@ -22,6 +22,7 @@ import (
 	"gatehouse/auth/token"
 	"gatehouse/session/accounts"
 	"gatehouse/session/accounts/accountstest"
+	"gatehouse/session/monitor/proc"
 	"gatehouse/session/privdrop"
 	"gatehouse/session/spawn"
 )
@@ -29,7 +30,7 @@ import (
 // rig is a monitor in this process, with the test as its front end and its
 // keykeeper. Workers are real processes.
 type rig struct {
-	t      *testing.T
+	t      testing.TB
 	cfg    Config
 	issuer *authtest.Issuer
 	m      *Monitor
@@ -58,7 +59,7 @@ func (l *logBuffer) String() string {
 }
 
 // await waits until the log holds a text.
-func (l *logBuffer) await(t *testing.T, text string) {
+func (l *logBuffer) await(t testing.TB, text string) {
 	t.Helper()
 	for range 500 {
 		if strings.Contains(l.String(), text) {
@@ -70,7 +71,7 @@ func (l *logBuffer) await(t *testing.T, text string) {
 }
 
 // openDir is a folder of ours that every account can pass through.
-func openDir(t *testing.T) string {
+func openDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", accountstest.Prefix)
 	if err != nil {
@@ -83,7 +84,7 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
-func writeFile(t *testing.T, path, content string, mode os.FileMode) string {
+func writeFile(t testing.TB, path, content string, mode os.FileMode) string {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), mode); err != nil {
 		t.Fatal(err)
@@ -96,7 +97,7 @@ func writeFile(t *testing.T, path, content string, mode os.FileMode) string {
 
 // newRig prepares a rig: as root in monitor mode with alice and bob mapped, else in
 // shared-account mode. start brings it up.
-func newRig(t *testing.T, script string) *rig {
+func newRig(t testing.TB, script string) *rig {
 	t.Helper()
 	r := &rig{t: t, log: &logBuffer{}, dir: openDir(t), issuer: authtest.NewIssuer(authtest.IssuerURL)}
 	for _, name := range []string{"gatehouse", "gatehouse-keykeeper"} {
@@ -138,6 +139,9 @@ func (r *rig) start() *rig {
 	if err := privdrop.CloseOnExec(3); err != nil { // as the program does
 		r.t.Fatal(err)
 	}
+	if err := proc.Adopt(); err != nil { // as Run does
+		r.t.Fatal(err)
+	}
 	m, err := New(r.t.Context(), r.cfg)
 	if err != nil {
 		r.t.Fatal(err)
@@ -173,7 +177,7 @@ func (r *rig) sendKeys() {
 	}
 }
 
-func sendKeys(t *testing.T, to *os.File, i *authtest.Issuer) {
+func sendKeys(t testing.TB, to *os.File, i *authtest.Issuer) {
 	t.Helper()
 	set, err := token.ParseJWKS(i.JWKS())
 	if err != nil {
@@ -290,7 +294,7 @@ func (r *rig) spawn(c *spawn.Client, tok string) *testWorker {
 
 type testWorker struct {
 	spawn.Worker
-	t   *testing.T
+	t   testing.TB
 	out *bufio.Reader
 }
 
@@ -339,7 +343,7 @@ func (w *testWorker) end(limit time.Duration) spawn.Status {
 }
 
 // refused checks that a spawn is refused as it should be.
-func refused(t *testing.T, err error, want spawn.Kind, reason string) {
+func refused(t testing.TB, err error, want spawn.Kind, reason string) {
 	t.Helper()
 	var e *spawn.Error
 	if !errors.As(err, &e) || e.Kind != want || !strings.Contains(e.Reason, reason) {
@@ -357,7 +361,7 @@ func alive(pid int) bool {
 }
 
 // dead waits a little until processes are gone.
-func dead(t *testing.T, limit time.Duration, pids ...int) {
+func dead(t testing.TB, limit time.Duration, pids ...int) {
 	t.Helper()
 	deadline := time.Now().Add(limit)
 	for _, pid := range pids {

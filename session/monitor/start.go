@@ -80,7 +80,7 @@ func (r *runner) start(j job, number uint64) (_ *running, err error) {
 		return nil, err
 	}
 	a := &j.assignment.account
-	w := &running{tree: &tree{label: proc.NewLabel(number)}}
+	w := &running{tree: &tree{label: proc.NewLabel(number), host: r.host}}
 	defer func() {
 		if err != nil {
 			w.abandon()

@@ -18,6 +18,7 @@ type tree struct {
 	child *proc.Child
 	group *cgroup.Group // nil: by label
 	label uint64
+	host  *proc.Host
 }
 
 var _ body = (*tree)(nil)
@@ -48,13 +49,13 @@ func (t *tree) Kill() {
 }
 
 // destroy kills what is left after the first process has ended, waits until it is
-// gone and gives the group back.
+// gone and gives the group back. Without a group, what is left was handed to us.
 func (t *tree) destroy() error {
 	if t.group != nil {
 		return t.group.Destroy(treeLimit)
 	}
 	deadline := time.Now().Add(treeLimit)
-	for pause := time.Millisecond; proc.SignalLabelled(t.label, syscall.SIGKILL) > 0; pause = min(2*pause, 100*time.Millisecond) {
+	for pause := time.Millisecond; t.host.SignalOrphans(t.label, syscall.SIGKILL) > 0; pause = min(2*pause, 100*time.Millisecond) {
 		if time.Now().After(deadline) {
 			return errTreeStays
 		}

@@ -170,10 +170,28 @@ func hasLabel(pid int, l uint64) bool {
 }
 
 // SignalLabelled signals every living process with the label and returns how
-// many there were.
+// many there were. It looks at all processes of the host.
 func SignalLabelled(l uint64, sig syscall.Signal) int {
-	n := 0
-	for _, pid := range Labelled(l) {
+	return signalIfLabelled(Labelled(l), l, sig)
+}
+
+// SignalOrphans is SignalLabelled for those processes that were handed to us (see
+// Adopt), which is cheap. Once a worker's first process has ended, all others hang
+// below these, and are handed to us as their parents end.
+func (h *Host) SignalOrphans(l uint64, sig syscall.Signal) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var pids []int
+	for _, pid := range Children() {
+		if h.children[pid] == nil && hasLabel(pid, l) {
+			pids = append(pids, pid)
+		}
+	}
+	return signalIfLabelled(pids, l, sig)
+}
+
+func signalIfLabelled(pids []int, l uint64, sig syscall.Signal) (n int) {
+	for _, pid := range pids {
 		fd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
 			continue

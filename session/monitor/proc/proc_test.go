@@ -301,7 +301,7 @@ func TestLabelFollowsTheTree(t *testing.T) {
 	c.Signal(syscall.SIGKILL)
 	finish(t, c)
 	for range 100 {
-		if SignalLabelled(mine, syscall.SIGKILL) == 0 {
+		if host.SignalOrphans(mine, syscall.SIGKILL) == 0 {
 			break
 		}
 		host.reapOrphans()

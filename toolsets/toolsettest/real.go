@@ -11,15 +11,15 @@ import (
 	"gatehouse/toolsets/run"
 )
 
-// Real returns checked programs of code that nobody here wrote: modules that this
-// one depends on anyhow and, when GATEHOUSE_REAL_MODULES names more as
+// Real returns checked programs of code that nobody here wrote: the given modules,
+// which this one depends on anyhow and, when GATEHOUSE_REAL_MODULES names more as
 // "path@version path@version", those from the module proxy.
-func Real(t testing.TB) map[string]*program.Snapshot {
+func Real(t testing.TB, modules ...string) map[string]*program.Snapshot {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("looks at whole modules")
 	}
-	names := append([]string{"github.com/go-chi/chi/v5", "golang.org/x/tools"}, strings.Fields(os.Getenv("GATEHOUSE_REAL_MODULES"))...)
+	names := append(modules, strings.Fields(os.Getenv("GATEHOUSE_REAL_MODULES"))...)
 	out := map[string]*program.Snapshot{}
 	for _, name := range names {
 		snap, err := program.New(moduleDir(t, name), RealEnv(t)).Load(t.Context(), nil)

@@ -75,6 +75,7 @@ func (b *Bridge) request(m *jsonrpc.Message) error {
 		b.mu.Unlock()
 		return nil
 	}
+	b.deny(need)
 	b.mu.Unlock()
 	answer := noCapability
 	if b.up.Can()&need == need {
@@ -92,11 +93,25 @@ func (b *Bridge) request(m *jsonrpc.Message) error {
 // oldest is the oldest running call whose client can be asked, b.mu held.
 func (b *Bridge) oldest(need Capability) (found *Call) {
 	for id, c := range b.calls {
-		if c.sent && !c.closed && !c.apart && !c.Single && c.Can&need == need && (found == nil || id < found.id) {
+		if c.sent && !c.closed && !c.apart && !c.Single && !c.Aside && c.Can&need == need && (need != 0 || !c.Modern) && (found == nil || id < found.id) {
 			found = c
 		}
 	}
 	return found
+}
+
+// deny notes in the oldest running call of the modern era that the worker could
+// not ask its client, b.mu held.
+func (b *Bridge) deny(need Capability) {
+	var found *Call
+	for id, c := range b.calls {
+		if c.sent && c.Modern && c.Can&need != need && (found == nil || id < found.id) {
+			found = c
+		}
+	}
+	if found != nil {
+		found.denied |= need
+	}
 }
 
 // edited copies the message, with the edits, into a buffer without line breaks.

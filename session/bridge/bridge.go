@@ -218,11 +218,15 @@ func (b *Bridge) Running() (all, attended int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, c := range b.calls {
+		if c.Aside {
+			continue
+		}
+		all++
 		if !c.closed && !c.apart {
 			attended++
 		}
 	}
-	return len(b.calls), attended
+	return all, attended
 }
 
 // end makes the worker's end known: to Upstream first, so that whoever sees its call

@@ -16,6 +16,14 @@ type Options struct {
 	Single bool
 	// Can are the capabilities that the client declared.
 	Can Capability
+	// Modern: the client's era has no sessions. A log message goes to this call
+	// only when it asked for one of its level, which Log says (1 is debug, 8 is
+	// emergency; 0: none).
+	Modern bool
+	Log    uint8
+	// Aside: a call of the front end itself, which no message belongs to and for
+	// which nobody waits.
+	Aside bool
 }
 
 // Bounds on what waits for one call, besides its response.
@@ -32,6 +40,7 @@ type Call struct {
 
 	cur     *Buffer // handed out by Next
 	curHeld int     // what cur counts in b.held
+	curCode int     // its error code; 0: it is no error
 
 	// Guarded by b.mu.
 	w      *waiter
@@ -40,6 +49,7 @@ type Call struct {
 	sent   bool  // it was written to the worker, or is being written
 	closed bool  // the client left
 	apart  bool  // it lost its connection and may come back
+	denied Capability
 	timer  *time.Timer
 	missed int // notifications that had to make room
 }
@@ -203,7 +213,7 @@ func (c *Call) take() (m Outgoing, ok bool, err error) {
 	defer c.b.mu.Unlock()
 	c.release()
 	if m, ok = c.queue.Pop(); ok {
-		c.cur, c.curHeld = m.Buf, len(m.Buf.B)
+		c.cur, c.curHeld, c.curCode = m.Buf, len(m.Buf.B), m.Code
 		return m, true, nil
 	}
 	return m, false, c.over

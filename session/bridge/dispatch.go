@@ -1,6 +1,8 @@
 package bridge
 
 import (
+	"strconv"
+
 	"gatehouse/session/jsonrpc"
 )
 
@@ -91,7 +93,7 @@ func (b *Bridge) response(m *jsonrpc.Message) error {
 		buf = edited(m, jsonrpc.Edit{Span: m.ID, With: c.clientID})
 	}
 	b.mu.Lock()
-	if buf != nil && !c.push(Outgoing{Buf: buf, Final: true}) {
+	if buf != nil && !c.push(Outgoing{Buf: buf, Final: true, Code: errorCode(m)}) {
 		buf.Free()
 	}
 	c.finish(errAnswered)
@@ -142,14 +144,15 @@ func (b *Bridge) progress(m *jsonrpc.Message) {
 	}
 }
 
-// logMessage gives a log message to the only running call, and reports false when
-// there are none or several: then nobody knows whose it is.
+// logMessage gives a log message to the only running call that wants one of its
+// level, and reports false when there are none or several: then nobody knows whose
+// it is.
 func (b *Bridge) logMessage(m *jsonrpc.Message) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var only *Call
 	for _, c := range b.calls {
-		if !c.sent {
+		if !c.sent || c.Aside || c.Modern && (c.Log == 0 || LogLevel(jsonrpc.Value(m.Params.Of(m.Raw), "level")) < c.Log) {
 			continue
 		}
 		if only != nil {
@@ -165,4 +168,41 @@ func (b *Bridge) logMessage(m *jsonrpc.Message) bool {
 		buf.Free()
 	}
 	return true
+}
+
+// errorCode is the code of a response that is an error: 0 when it is none, -32603
+// when the error has no code that can be read.
+func errorCode(m *jsonrpc.Message) int {
+	if !m.Error.Present() {
+		return 0
+	}
+	n, err := strconv.Atoi(string(jsonrpc.Value(m.Error.Of(m.Raw), "code")))
+	if err != nil || n == 0 {
+		return jsonrpc.CodeInternal
+	}
+	return n
+}
+
+// LogLevel is the place of a level, as it stands in a message, in the order of
+// severity: 1 is debug, 8 is emergency; 0 is none of them.
+func LogLevel(raw []byte) uint8 {
+	switch string(jsonrpc.Unquote(raw)) {
+	case "debug":
+		return 1
+	case "info":
+		return 2
+	case "notice":
+		return 3
+	case "warning":
+		return 4
+	case "error":
+		return 5
+	case "critical":
+		return 6
+	case "alert":
+		return 7
+	case "emergency":
+		return 8
+	}
+	return 0
 }

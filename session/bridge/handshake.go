@@ -109,8 +109,11 @@ func (b *Bridge) why(err error) error {
 func quoted(version string) []byte { return []byte(`"` + version + `"`) }
 
 // Declared reads the client's capabilities from its initialize request.
-func Declared(m *jsonrpc.Message) (can Capability) {
-	for name, value := range jsonrpc.Members(m.Capabilities.Of(m.Raw)) {
+func Declared(m *jsonrpc.Message) Capability { return DeclaredIn(m.Capabilities.Of(m.Raw)) }
+
+// DeclaredIn reads the capabilities of a client from their object.
+func DeclaredIn(capabilities []byte) (can Capability) {
+	for name, value := range jsonrpc.Members(capabilities) {
 		if len(value) == 0 || value[0] != '{' {
 			continue
 		}

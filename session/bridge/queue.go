@@ -7,6 +7,8 @@ type Outgoing struct {
 	Ask uint64
 	// Final marks the response of a call.
 	Final bool
+	// Code is the code of a response that is an error; 0: it is none.
+	Code int
 }
 
 // Queue holds what waits for one stream. It is bounded: when it is full the

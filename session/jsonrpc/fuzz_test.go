@@ -128,14 +128,14 @@ func hasCompared(values ...jsontext.Value) bool {
 						if len(metas) > 1 || strings.ContainsRune(`"0`, rune(metas[0].Kind())) && len(metas[0]) > MaxID {
 							return true
 						}
-					case "io.modelcontextprotocol/protocolVersion":
+					case "io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/logLevel", "io.modelcontextprotocol/clientCapabilities":
 						if len(metas) > 1 {
 							return true
 						}
 					}
 				}
 				fallthrough
-			case "name", "uri", "protocolVersion", "capabilities", "requestState":
+			case "name", "uri", "protocolVersion", "capabilities", "requestState", "arguments", "inputResponses":
 				if len(all) > 1 {
 					return true
 				}

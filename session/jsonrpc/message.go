@@ -85,9 +85,12 @@ type Message struct {
 	// RequestID and ProgressToken are set for strings and numbers only.
 	Meta, Name, URI, RequestID, ProgressToken   Span
 	ProtocolVersion, Capabilities, RequestState Span
-	// MetaProgressToken and MetaProtocolVersion are members of _meta:
-	// progressToken and io.modelcontextprotocol/protocolVersion.
-	MetaProgressToken, MetaProtocolVersion Span
+	// Arguments and InputResponses are whatever value stands there.
+	Arguments, InputResponses Span
+	// Members of _meta: progressToken and, with io.modelcontextprotocol/ before
+	// their names, protocolVersion and logLevel (strings only) and
+	// clientCapabilities (an object only).
+	MetaProgressToken, MetaProtocolVersion, MetaLogLevel, MetaCapabilities Span
 
 	method []byte
 }

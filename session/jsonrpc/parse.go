@@ -95,8 +95,12 @@ const (
 	seenProtocol
 	seenCapabilities
 	seenState
+	seenArguments
+	seenResponses
 	seenMetaToken
 	seenMetaProtocol
+	seenMetaLevel
+	seenMetaCapabilities
 )
 
 type parser struct {
@@ -331,11 +335,16 @@ func (p *parser) payloadMember(name []byte, depth int) *Error {
 	case "requestState":
 		return p.text(&m.RequestState, seenState, depth)
 	case "capabilities":
-		p.once(seenCapabilities)
-		v, c, err := p.take(depth)
-		if c == '{' {
-			m.Capabilities = v
-		}
+		return p.objectValue(&m.Capabilities, seenCapabilities, depth)
+	case "arguments":
+		p.once(seenArguments)
+		v, _, err := p.take(depth)
+		m.Arguments = v
+		return err
+	case "inputResponses":
+		p.once(seenResponses)
+		v, _, err := p.take(depth)
+		m.InputResponses = v
 		return err
 	}
 	return p.value(depth)
@@ -347,8 +356,22 @@ func (p *parser) metaMember(name []byte, depth int) *Error {
 		return p.token(&p.m.MetaProgressToken, seenMetaToken, depth)
 	case "io.modelcontextprotocol/protocolVersion":
 		return p.text(&p.m.MetaProtocolVersion, seenMetaProtocol, depth)
+	case "io.modelcontextprotocol/logLevel":
+		return p.text(&p.m.MetaLogLevel, seenMetaLevel, depth)
+	case "io.modelcontextprotocol/clientCapabilities":
+		return p.objectValue(&p.m.MetaCapabilities, seenMetaCapabilities, depth)
 	}
 	return p.value(depth)
+}
+
+// objectValue takes a compared member that is an object.
+func (p *parser) objectValue(span *Span, bit uint32, depth int) *Error {
+	p.once(bit)
+	v, c, err := p.take(depth)
+	if c == '{' {
+		*span = v
+	}
+	return err
 }
 
 // text takes a compared member that is a string.

@@ -1,0 +1,75 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"gatehouse/session/jsonrpc"
+)
+
+// Code is the error code of the message that Next returned last; 0: it was no
+// error response.
+func (c *Call) Code() int { return c.curCode }
+
+// Denied are the capabilities that the worker asked for during the call and that
+// its client has not.
+func (c *Call) Denied() Capability {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	return c.denied
+}
+
+// Cancel ends a running call at its client's wish and tells the worker. It does
+// nothing when the call is over.
+func (c *Call) Cancel(reason string) {
+	if c.b.giveUp(c, ErrCancelled) {
+		c.b.reply(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d,"reason":%q}}`, c.id, reason))
+	}
+}
+
+// Rebind gives a running call to another request of its client: progress goes under
+// that request's token from now on, and the worker may ask for what that request
+// declares. The response keeps the id of the request that began the call. A call
+// that was begun without a token has no progress.
+func (c *Call) Rebind(token []byte, o Options) {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	c.Options, c.denied = o, 0
+	if c.token != nil {
+		c.token = bytes.Clone(token)
+	}
+}
+
+// Ask does a call of the front end itself and returns the worker's response, which
+// has m's id.
+//
+// Errors: as Begin and Next.
+func (b *Bridge) Ask(ctx context.Context, m *jsonrpc.Message) ([]byte, error) {
+	var c Call
+	if err := b.Begin(ctx, &c, m, Options{Single: true, Aside: true}); err != nil {
+		return nil, b.why(err)
+	}
+	defer c.Close()
+	answer, _, err := c.Next(ctx, 0)
+	if err != nil {
+		if ctx.Err() != nil {
+			c.Cancel("timeout")
+		}
+		return nil, b.why(err)
+	}
+	return bytes.Clone(answer), nil
+}
+
+// SpeaksModern says that the worker's revision has no batches, once its era is
+// known to be the modern one.
+func (b *Bridge) SpeaksModern() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.noBatches = true
+}
+
+// Send writes a notification or a response of the front end itself to the worker.
+//
+// Errors: ErrGone, ctx.Err().
+func (b *Bridge) Send(ctx context.Context, raw []byte) error { return b.forward(ctx, raw) }

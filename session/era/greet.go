@@ -1,0 +1,138 @@
+package era
+
+import (
+	"errors"
+	"strconv"
+
+	"gatehouse/session/jsonrpc"
+)
+
+// Server is what a worker says about itself, in whichever era. The fields are JSON;
+// nil: it does not say.
+type Server struct {
+	Info, Capabilities, Instructions []byte
+	TTL                              int // milliseconds for which a modern worker's answer holds
+}
+
+// FromInitialize reads a legacy worker's result of initialize.
+func FromInitialize(result []byte) Server {
+	s := Server{Info: jsonrpc.Value(result, "serverInfo"), Capabilities: jsonrpc.Value(result, "capabilities"),
+		Instructions: jsonrpc.Value(result, "instructions"), TTL: DefaultHints.DiscoverTTL}
+	// Tasks are another thing in the modern era.
+	s.Capabilities = jsonrpc.AppendObject(nil, s.Capabilities, func(name string) bool { return name == "tasks" })
+	return s
+}
+
+// FromDiscover reads a modern worker's response to server/discover. It fails when
+// the worker does not serve our version.
+func FromDiscover(m *jsonrpc.Message) (Server, error) {
+	result := m.Result.Of(m.Raw)
+	if !m.Result.Present() || result[0] != '{' {
+		return Server{}, errors.New("server/discover was answered without a result")
+	}
+	if !lists(jsonrpc.Value(result, "supportedVersions"), Modern) {
+		return Server{}, errors.New("the worker does not list " + Modern)
+	}
+	s := Server{Info: jsonrpc.Value(m.Meta.Of(m.Raw), metaServer), Capabilities: jsonrpc.Value(result, "capabilities"),
+		Instructions: jsonrpc.Value(result, "instructions")}
+	if ttl, _ := cacheHints(result); ttl != nil {
+		s.TTL, _ = strconv.Atoi(string(ttl)) // it was parsed once
+	}
+	return s, nil
+}
+
+// lists reports whether a JSON array holds that string.
+func lists(array []byte, want string) bool {
+	for element, err := range jsonrpc.Batch(array) {
+		if err != nil {
+			return false
+		}
+		if string(jsonrpc.Unquote(element)) == want {
+			return true
+		}
+	}
+	return false
+}
+
+// Speaks reports whether a response to server/discover shows that the worker is a
+// modern one: a result, or an error that only a modern server gives.
+func Speaks(m *jsonrpc.Message) bool {
+	if !m.Error.Present() {
+		return m.Result.Present() && jsonrpc.Value(m.Result.Of(m.Raw), "supportedVersions") != nil
+	}
+	switch string(jsonrpc.Value(m.Error.Of(m.Raw), "code")) {
+	case strconv.Itoa(CodeHeader), strconv.Itoa(CodeCapability), strconv.Itoa(CodeVersion):
+		return true
+	}
+	return false
+}
+
+// Discover is the result of server/discover that clients get.
+func (s Server) Discover() []byte {
+	more := []jsonrpc.Member{
+		{Name: "resultType", Value: []byte(`"complete"`)},
+		{Name: "supportedVersions", Value: []byte(`["` + Modern + `"]`)},
+		{Name: "capabilities", Value: orEmpty(s.Capabilities)},
+	}
+	if s.Instructions != nil {
+		more = append(more, jsonrpc.Member{Name: "instructions", Value: s.Instructions})
+	}
+	more = append(more, jsonrpc.Member{Name: "ttlMs", Value: strconv.AppendInt(nil, int64(s.TTL), 10)}, jsonrpc.Member{Name: "cacheScope", Value: []byte(`"private"`)})
+	if s.Info != nil {
+		more = append(more, jsonrpc.Member{Name: "_meta", Value: jsonrpc.AppendObject(nil, nil, nil, jsonrpc.Member{Name: metaServer, Value: s.Info})})
+	}
+	return jsonrpc.AppendObject(nil, nil, nil, more...)
+}
+
+// Initialize is the result of initialize that legacy clients get.
+func (s Server) Initialize(version string) []byte {
+	info := s.Info
+	if info == nil {
+		info = []byte(`{"name":"unknown","version":"0"}`) // it must be there in this era
+	}
+	more := []jsonrpc.Member{
+		{Name: "protocolVersion", Value: jsonrpc.Quote(version)},
+		{Name: "capabilities", Value: orEmpty(s.Capabilities)},
+		{Name: "serverInfo", Value: info},
+	}
+	if s.Instructions != nil {
+		more = append(more, jsonrpc.Member{Name: "instructions", Value: s.Instructions})
+	}
+	return jsonrpc.AppendObject(nil, nil, nil, more...)
+}
+
+// Has reports whether the capability is there; of is a member of it that must be
+// true, "" for none.
+func (s Server) Has(capability, of string) bool {
+	value := jsonrpc.Value(s.Capabilities, capability)
+	if len(value) == 0 || value[0] != '{' {
+		return false
+	}
+	return of == "" || string(jsonrpc.Value(value, of)) == "true"
+}
+
+func orEmpty(object []byte) []byte {
+	if len(object) == 0 || object[0] != '{' {
+		return []byte("{}")
+	}
+	return object
+}
+
+// Probe is the server/discover request that the front end asks a worker with.
+func Probe() []byte {
+	return []byte(`{"jsonrpc":"2.0","id":"probe","method":"server/discover","params":{"_meta":{"` + metaVersion + `":"` + Modern + `","` + metaClient + `":` + ownInfo + `,"` + metaCapabilities + `":{}}}}`)
+}
+
+// ownInfo is who the front end is to workers.
+const ownInfo = `{"name":"gatehouse","version":"1"}`
+
+// Handshake is the initialize request for a legacy worker that serves modern
+// clients. It declares whatever any client could, since each says for itself what
+// it can.
+func Handshake(version string) []byte {
+	return []byte(`{"jsonrpc":"2.0","id":"handshake","method":"initialize","params":{"protocolVersion":"` + version +
+		`","capabilities":{"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},"roots":{}},"clientInfo":` + ownInfo + `}}`)
+}
+
+// Initialized is what follows the handshake.
+func Initialized() []byte { return []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`) }

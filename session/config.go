@@ -23,6 +23,9 @@ type Config struct {
 	CredentialGrace time.Duration
 	Lifetime        Lifetime
 	Replay          Replay
+	// Eras are the eras of workers that are configured: "legacy" or "modern", by
+	// server. The others' are found out.
+	Eras map[uint16]string
 
 	// Now and Rand are the clock and the source of ids; nil: the real ones.
 	Now  func() time.Time

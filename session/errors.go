@@ -25,11 +25,12 @@ const (
 	KindToken                  // the monitor does not accept the token
 	KindUndecided              // the monitor has no usable keys
 	KindDraining               // the server is stopping
+	KindState                  // a requestState that does not fit
 )
 
 var kindNames = [...]string{
 	"internal", "sessionLimit", "busy", "timeout", "sessionGone", "workerUnavailable",
-	"rate", "noAccount", "clientOwn", "token", "undecided", "draining",
+	"rate", "noAccount", "clientOwn", "token", "undecided", "draining", "state",
 }
 
 // String is the kind's public name.

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"time"
 
@@ -30,6 +31,8 @@ type Item struct {
 	ID []byte
 	// Final marks the response of the call; nothing follows it.
 	Final bool
+	// Code is the code of a response that is an error; 0: it is none.
+	Code int
 }
 
 // Exchange is one running call. One goroutine uses it.
@@ -38,6 +41,12 @@ type Exchange struct {
 	call  bridge.Call
 	track *track // nil: nothing is kept
 	done  bool
+
+	other  other // answers instead of call; nil when both ends speak one era
+	modern bool  // of the client: closing cancels
+	wraps  bool  // the final message may hold a state of the worker
+	lists  bool  // the final message may be kept for the next who asks
+	digest [sha256.Size]byte
 }
 
 // Begin hands a request to the worker. m may be reused once it returns. It may
@@ -51,6 +60,9 @@ func (s *Session) Begin(ctx context.Context, m jsonrpc.Message, mode Mode) (*Exc
 		return nil, &Error{Kind: KindDraining, Reason: "the server is stopping"}
 	}
 	x := &Exchange{s: s}
+	if s.modern.Load() {
+		return x, s.gone(s.toModern(ctx, x, &m, mode))
+	}
 	if err := s.b.Begin(ctx, &x.call, &m, bridge.Options{Single: mode == ModeSingle, Can: s.can}); err != nil {
 		return nil, s.gone(err)
 	}
@@ -63,12 +75,11 @@ func (s *Session) Begin(ctx context.Context, m jsonrpc.Message, mode Mode) (*Exc
 //
 // Errors: ErrWait, ErrCancelled, ErrGone, ErrTimeout, ctx.Err().
 func (x *Exchange) Next(ctx context.Context, wait time.Duration) (Item, error) {
-	b, final, err := x.call.Next(ctx, wait)
-	item := Item{Bytes: b, Final: final}
+	item, err := x.fetch(ctx, wait)
 	switch {
 	case err == nil && x.track != nil:
-		item.ID = x.s.replay.add(x.track, b, final)
-		x.done = final
+		item.ID = x.s.replay.add(x.track, item.Bytes, item.Final)
+		x.done = item.Final
 	case err != nil:
 		x.done = !errors.Is(err, ErrWait) && ctx.Err() == nil
 		err = x.s.gone(err)
@@ -79,12 +90,34 @@ func (x *Exchange) Next(ctx context.Context, wait time.Duration) (Item, error) {
 	return item, err
 }
 
+// fetch is Next without what is kept.
+func (x *Exchange) fetch(ctx context.Context, wait time.Duration) (Item, error) {
+	if x.other != nil {
+		return x.other.next(ctx, wait)
+	}
+	b, final, err := x.call.Next(ctx, wait)
+	if err != nil {
+		return Item{}, err
+	}
+	if final && x.modern {
+		b = x.finish(b)
+	}
+	return Item{Bytes: b, Final: final, Code: x.call.Code()}, nil
+}
+
 // Keep has what Next returns from now on kept for a client that loses its stream, if
 // that is the policy, and first, which it has returned already unless it is empty.
 // The result is the id of an event without data to begin the stream with; nil for
-// none.
+// none. The modern era has no such streams.
 func (x *Exchange) Keep(first *Item) (prime []byte) {
-	x.track = x.s.replay.begin(x.call.ClientID())
+	if x.modern {
+		return nil
+	}
+	id := x.call.ClientID()
+	if r, ok := x.other.(*backward); ok {
+		id = r.request.IDBytes()
+	}
+	x.track = x.s.replay.begin(id)
 	if x.track != nil && first.Bytes != nil {
 		first.ID = x.s.replay.add(x.track, first.Bytes, first.Final)
 		x.done = first.Final
@@ -101,25 +134,44 @@ func (x *Exchange) pump() {
 	r.mu.Lock()
 	x.track.x = nil
 	r.mu.Unlock()
-	x.call.Close()
+	x.close()
 }
 
-// Close gives the exchange up. A call that still runs goes on in the worker: in this
-// era a closed connection is no cancel. Its answer is kept for a while if Keep was
-// called, else discarded. It must be called once for each Exchange.
+// Close gives the exchange up. In the modern era that cancels a call that still runs.
+// In the legacy era a closed connection is no cancel: the call goes on in the worker,
+// and its answer is kept for a while if Keep was called, else discarded. It must be
+// called once for each Exchange.
 func (x *Exchange) Close() {
 	x.s.touch()
 	if x.track == nil || x.done {
-		x.call.Close()
+		x.close()
 		return
 	}
-	x.call.Detach() // without r.mu: it may end the session
+	if x.other == nil {
+		x.call.Detach() // without r.mu: it may end the session
+	}
 	r := &x.s.replay
 	r.mu.Lock()
 	x.track.x = x
-	if x.track.reader != nil {
+	if x.track.reader != nil && x.other == nil {
 		x.call.Attach()
 	}
 	r.mu.Unlock()
 	go x.pump()
 }
+
+// close ends the call as its era has it.
+func (x *Exchange) close() {
+	switch {
+	case x.other != nil:
+		x.other.close()
+	case x.modern:
+		x.call.Cancel(closedStream)
+		x.call.Close()
+	default:
+		x.call.Close()
+	}
+}
+
+// closedStream is why a call of the modern era is cancelled.
+const closedStream = "the client closed the stream"

@@ -111,7 +111,7 @@ func (s *Session) pass() string {
 	o := &s.outbox
 	o.mu.Lock()
 	stream, had := o.stream, o.had
-	open := stream != nil
+	open := stream != nil || s.hub.open()
 	if s.clocks.count(s.lastSign.Load(), l.ReaperInterval, attended > 0, open || calls > 0) {
 		o.probe.forget()
 	}

@@ -13,6 +13,7 @@ import (
 
 	"gatehouse/auth/identity"
 	"gatehouse/session/bridge"
+	"gatehouse/session/era"
 	"gatehouse/session/jsonrpc"
 	"gatehouse/session/spawn"
 
@@ -52,6 +53,20 @@ type Session struct {
 	token     string       // to renew the lease with; empty: nothing to do
 	renewing  bool
 
+	// Of eras: see modern.go, rounds.go, backward.go.
+	modern    atomic.Bool // the worker's era
+	server    era.Server  // what the worker says about itself, for clients of the other era
+	hub       hub
+	interests interests
+	held      held
+	tools     toolParams
+	acked     atomic.Bool
+	ackSignal chan struct{}
+	logLock   sync.Mutex // guards logLevel
+	logLevel  uint8      // what the worker was told
+	backLock  sync.Mutex // guards legacy
+	legacy    legacyClient
+
 	clocks  clocks // of the reaper alone
 	leaving bool   // counted as ending; guarded by t.mu
 }
@@ -86,6 +101,7 @@ type Info struct {
 func (s *Session) Info() Info {
 	calls, _ := s.b.Running()
 	open, _ := s.outbox.state()
+	open = open || s.hub.open()
 	s.renewLock.Lock()
 	keyID := s.keyID
 	s.renewLock.Unlock()
@@ -106,6 +122,9 @@ func (s *Session) touch() { s.lastSign.Store(s.t.now().UnixNano()) }
 // Errors: ErrGone, ctx.Err().
 func (s *Session) Notify(ctx context.Context, m jsonrpc.Message) error {
 	s.touch()
+	if s.modern.Load() {
+		return s.gone(s.notifyModern(ctx, &m))
+	}
 	return s.gone(s.b.Notify(ctx, &m))
 }
 
@@ -118,6 +137,10 @@ func (s *Session) Answer(ctx context.Context, m jsonrpc.Message) error {
 		return nil
 	}
 	s.touch()
+	if s.modern.Load() {
+		s.answerModern(&m)
+		return nil
+	}
 	return s.gone(s.b.Answer(ctx, &m))
 }
 
@@ -125,6 +148,7 @@ func (s *Session) Answer(ctx context.Context, m jsonrpc.Message) error {
 // at once and may be repeated.
 func (s *Session) End(reason string) {
 	s.t.remove(s)
+	s.hub.end(true, &Error{Kind: KindSessionGone, Reason: reason})
 	s.b.Stop(reason)
 }
 
@@ -149,12 +173,18 @@ type upstream struct{ s *Session }
 var _ bridge.Upstream = upstream{}
 
 func (u upstream) Notification(method []byte, b *bridge.Buffer) {
+	if u.s.modern.Load() || u.s.shared() {
+		u.s.heard(b)
+		return
+	}
 	u.s.outbox.notification(string(method) == "notifications/message", b)
 }
 
 func (u upstream) Can() bridge.Capability { return u.s.can }
 
-func (u upstream) Ask(id uint64, b *bridge.Buffer) bool { return u.s.outbox.ask(id, b) }
+func (u upstream) Ask(id uint64, b *bridge.Buffer) bool {
+	return !u.s.modern.Load() && !u.s.shared() && u.s.outbox.ask(id, b)
+}
 
 func (u upstream) Withdraw(id uint64) bool { return u.s.outbox.withdraw(id) }
 
@@ -162,6 +192,11 @@ func (u upstream) Ended(reason string) {
 	s := u.s
 	s.t.remove(s)
 	missed := s.outbox.end(&Error{Kind: KindSessionGone, Reason: reason})
+	s.hub.end(false, &Error{Kind: KindSessionGone, Reason: reason})
+	s.held.end()
+	if s.shared() {
+		s.t.deaths.note(s.key, s.t.now().Sub(s.created), s.t.now())
+	}
 	s.log.Info().Str("reason", reason).Int("undelivered", missed).Msg("session ended")
 }
 

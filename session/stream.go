@@ -79,7 +79,7 @@ func (s *Session) resume(t *track, seq uint64) *Stream {
 		t.reader.wake()
 	}
 	t.reader = x
-	if t.x != nil {
+	if t.x != nil && t.x.other == nil {
 		t.x.call.Attach()
 	}
 	return x
@@ -277,7 +277,7 @@ func (x *Stream) closeCall() {
 	var call *bridge.Call
 	if x.track.reader == x {
 		x.track.reader = nil
-		if x.track.x != nil {
+		if x.track.x != nil && x.track.x.other == nil {
 			call = &x.track.x.call
 		}
 	}

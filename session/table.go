@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"gatehouse/auth/identity"
+	"gatehouse/session/seal"
 	"gatehouse/session/spawn"
 
 	"github.com/rs/zerolog"
@@ -24,6 +25,7 @@ type key struct {
 	principal identity.Principal
 	server    uint16
 	id        string
+	scopes    string // of a shared worker, which has no id; else empty
 }
 
 // idBytes and idChars are the length of a session id, raw and as clients see it.
@@ -48,10 +50,15 @@ type Table struct {
 	draining atomic.Bool
 	reaped   chan struct{}  // closed when the reaper ended
 	renewals sync.WaitGroup // lease renewals under way
+	eras     eras
+	deaths   deaths
+	answers  answers
+	sealer   *seal.Sealer
 
 	mu       sync.RWMutex // guards what follows
 	closed   bool
 	sessions map[key]*Session
+	starting map[key]*pending
 	places   int                        // of sessions that start, live or end
 	ending   int                        // of those, the ones that end
 	held     map[identity.Principal]int // places by principal
@@ -78,9 +85,15 @@ func New(cfg Config, sp spawn.Spawner, log zerolog.Logger) *Table {
 		cfg: cfg, spawner: sp, log: log, ctx: ctx, cancel: cancel,
 		reaped:   make(chan struct{}),
 		sessions: map[key]*Session{},
+		starting: map[key]*pending{},
+		sealer:   seal.New(cfg.Now, cfg.Rand),
 		held:     map[identity.Principal]int{},
 		leaving:  map[identity.Principal]int{},
 		freed:    make(chan struct{}),
+	}
+	t.eras.fixed = map[uint16]eraKind{}
+	for server, name := range cfg.Eras {
+		t.eras.fixed[server] = map[string]eraKind{"legacy": eraLegacy, "modern": eraModern}[name]
 	}
 	go t.reap()
 	return t
@@ -96,7 +109,7 @@ func (t *Table) Find(server uint16, c Caller, id string) (*Session, bool) {
 		return nil, false
 	}
 	t.mu.RLock()
-	s := t.sessions[key{c.Principal, server, id}]
+	s := t.sessions[key{c.Principal, server, id, ""}]
 	t.mu.RUnlock()
 	if s == nil {
 		return nil, false
@@ -166,7 +179,7 @@ func (t *Table) quietest(p identity.Principal) (found *Session) {
 			continue
 		}
 		open, _ := s.outbox.state()
-		if calls, _ := s.b.Running(); !open && calls == 0 {
+		if calls, _ := s.b.Running(); !open && calls == 0 && !s.hub.open() {
 			found = s
 		}
 	}
@@ -260,6 +273,7 @@ func (t *Table) Drain(ctx context.Context) {
 	t.draining.Store(true)
 	for _, s := range t.all() {
 		s.outbox.end(&Error{Kind: KindDraining, Reason: "the server is stopping"})
+		s.hub.end(true, &Error{Kind: KindDraining, Reason: "the server is stopping"})
 	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

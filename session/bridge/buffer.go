@@ -27,6 +27,9 @@ func newBuffer(n int) *Buffer {
 	return &Buffer{B: make([]byte, 0, n)}
 }
 
+// NewBuffer returns an empty buffer with room for n bytes at least.
+func NewBuffer(n int) *Buffer { return newBuffer(n) }
+
 // grow gives the buffer twice the room, or limit bytes when that is less.
 func (b *Buffer) grow(limit int) {
 	next := newBuffer(min(2*cap(b.B), limit))

@@ -46,8 +46,9 @@ func (b *Bridge) question() {
 	id := b.lastID
 	b.doubt.id, b.doubt.again = id, false
 	b.doubt.timer = time.AfterFunc(livenessLimit, b.unanswered)
+	liveness := b.cfg.Liveness
 	b.mu.Unlock()
-	b.reply(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,%s}`, id, b.cfg.Liveness))
+	b.reply(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,%s}`, id, liveness))
 }
 
 // answered takes the answer to the question, whatever it says, and reports whether

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"time"
 
 	"gatehouse/session/jsonrpc"
 )
@@ -26,6 +27,21 @@ func (c *Call) Cancel(reason string) {
 	if c.b.giveUp(c, ErrCancelled) {
 		c.b.reply(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d,"reason":%q}}`, c.id, reason))
 	}
+}
+
+// Retire tells the worker that the call is cancelled, waits at most limit for a
+// response all the same, and closes the call.
+func (c *Call) Retire(ctx context.Context, limit time.Duration, reason string) {
+	c.b.reply(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d,"reason":%q}}`, c.id, reason))
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		if _, final, err := c.Next(ctx, 0); final || err != nil {
+			break
+		}
+	}
+	c.b.giveUp(c, ErrCancelled)
+	c.Close()
 }
 
 // Rebind gives a running call to another request of its client: progress goes under
@@ -61,12 +77,13 @@ func (b *Bridge) Ask(ctx context.Context, m *jsonrpc.Message) ([]byte, error) {
 	return bytes.Clone(answer), nil
 }
 
-// SpeaksModern says that the worker's revision has no batches, once its era is
-// known to be the modern one.
-func (b *Bridge) SpeaksModern() {
+// SpeaksModern says that the worker is of the modern era: it writes no batches, and
+// is asked whether it lives by liveness (see Config.Liveness).
+func (b *Bridge) SpeaksModern(liveness string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.noBatches = true
+	b.cfg.Liveness = liveness
 }
 
 // Send writes a notification or a response of the front end itself to the worker.

@@ -118,9 +118,15 @@ func orEmpty(object []byte) []byte {
 	return object
 }
 
+// probe is the method and params of Probe.
+const probe = `"method":"server/discover","params":{"_meta":{"` + metaVersion + `":"` + Modern + `","` + metaClient + `":` + ownInfo + `,"` + metaCapabilities + `":{}}}`
+
+// Liveness is the method and params of a request that every modern worker answers.
+const Liveness = probe
+
 // Probe is the server/discover request that the front end asks a worker with.
 func Probe() []byte {
-	return []byte(`{"jsonrpc":"2.0","id":"probe","method":"server/discover","params":{"_meta":{"` + metaVersion + `":"` + Modern + `","` + metaClient + `":` + ownInfo + `,"` + metaCapabilities + `":{}}}}`)
+	return []byte(`{"jsonrpc":"2.0","id":"probe",` + probe + `}`)
 }
 
 // ownInfo is who the front end is to workers.
@@ -131,7 +137,7 @@ const ownInfo = `{"name":"gatehouse","version":"1"}`
 // it can.
 func Handshake(version string) []byte {
 	return []byte(`{"jsonrpc":"2.0","id":"handshake","method":"initialize","params":{"protocolVersion":"` + version +
-		`","capabilities":{"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},"roots":{}},"clientInfo":` + ownInfo + `}}`)
+		`","capabilities":{"sampling":{},"elicitation":{"form":{},"url":{}},"roots":{}},"clientInfo":` + ownInfo + `}}`)
 }
 
 // Initialized is what follows the handshake.

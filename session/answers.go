@@ -1,0 +1,111 @@
+package session
+
+import (
+	"bytes"
+	"strconv"
+	"sync"
+	"time"
+
+	"gatehouse/session/era"
+	"gatehouse/session/jsonrpc"
+)
+
+// answers keeps what the workers of the modern era's clients said about themselves,
+// for as long as they said it holds, so that nothing is started to say it again. An
+// answer belongs to one principal with its scopes at one server.
+type answers struct {
+	mu sync.Mutex
+	of map[key]*said
+}
+
+type said struct {
+	discover, tools           []byte // results
+	discoverUntil, toolsUntil time.Time
+}
+
+// maxAnswers bounds for how many keys answers are kept.
+const maxAnswers = 1024
+
+// Answer returns the response to a request of the modern era that can be answered
+// without a worker: server/discover and the first page of tools/list, while an
+// earlier answer to the same principal holds.
+func (t *Table) Answer(server uint16, c Caller, m *jsonrpc.Message) ([]byte, bool) {
+	discover := m.Is("server/discover")
+	if !discover && !(m.Is("tools/list") && firstPage(m)) {
+		return nil, false
+	}
+	k := key{c.Principal, server, "", sharedBy(c)}
+	t.mu.RLock()
+	live := t.sessions[k]
+	t.mu.RUnlock()
+	if live != nil {
+		if discover {
+			live.seen(c)
+			live.touch()
+			return era.Result(m.IDBytes(), live.server.Discover()), true
+		}
+		return nil, false
+	}
+	t.answers.mu.Lock()
+	defer t.answers.mu.Unlock()
+	s := t.answers.of[k]
+	switch now := t.now(); {
+	case s == nil:
+	case discover && now.Before(s.discoverUntil):
+		return era.Result(m.IDBytes(), s.discover), true
+	case !discover && now.Before(s.toolsUntil):
+		return era.Result(m.IDBytes(), s.tools), true
+	}
+	return nil, false
+}
+
+// firstPage reports whether a list request names no cursor.
+func firstPage(m *jsonrpc.Message) bool {
+	return jsonrpc.Value(m.Params.Of(m.Raw), "cursor") == nil
+}
+
+// remember keeps the answer to server/discover or tools/list. ttl is in
+// milliseconds; a day at most counts.
+func (a *answers) remember(k key, discover bool, result []byte, ttl int, now time.Time) {
+	if ttl <= 0 {
+		return
+	}
+	until := now.Add(time.Duration(min(ttl, 86_400_000)) * time.Millisecond)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.of == nil || len(a.of) >= maxAnswers && a.of[k] == nil {
+		a.of = map[key]*said{}
+	}
+	s := a.of[k]
+	if s == nil {
+		s = new(said)
+		a.of[k] = s
+	}
+	if discover {
+		s.discover, s.discoverUntil = bytes.Clone(result), until
+	} else {
+		s.tools, s.toolsUntil = bytes.Clone(result), until
+	}
+}
+
+// rememberTools keeps a response to tools/list that says how long it holds.
+func (a *answers) rememberTools(k key, response []byte, now time.Time) {
+	m, err := jsonrpc.ParseWorker(response)
+	if err != nil || !m.Result.Present() {
+		return
+	}
+	result := m.Result.Of(m.Raw)
+	ttl, err := strconv.Atoi(string(jsonrpc.Value(result, "ttlMs")))
+	if err == nil {
+		a.remember(k, false, result, ttl, now)
+	}
+}
+
+// forget drops a list of tools that has changed.
+func (a *answers) forget(k key) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s := a.of[k]; s != nil {
+		s.tools, s.toolsUntil = nil, time.Time{}
+	}
+}

@@ -1,0 +1,174 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"time"
+
+	"gatehouse/session/era"
+	"gatehouse/session/jsonrpc"
+)
+
+// hub hands what one worker says about changes to those who listen (MCP 2026-07-28,
+// basic/patterns/subscriptions).
+type hub struct {
+	mu        sync.Mutex // guards what follows
+	listeners map[*listener]bool
+	over      error // why nobody listens any more; nil while the worker lives
+	graceful  bool
+}
+
+// open reports whether anybody listens.
+func (h *hub) open() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.listeners) > 0
+}
+
+// end lets all listeners go; graceful: with the response that says so.
+func (h *hub) end(graceful bool, why error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over == nil {
+		h.over, h.graceful = why, graceful
+	}
+	for l := range h.listeners {
+		l.wake()
+	}
+}
+
+// change hands on one notification, with the id of each listener's own stream.
+func (h *hub) change(c era.Change, m *jsonrpc.Message) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for l := range h.listeners {
+		if !l.agreed.Wants(c) {
+			continue
+		}
+		text := era.Tag(m, l.id)
+		// What is still waiting says the same.
+		if !contains(l.queue, text) {
+			l.queue = append(l.queue, text)
+			l.wake()
+		}
+	}
+}
+
+func contains(queue [][]byte, text []byte) bool {
+	for _, q := range queue {
+		if bytes.Equal(q, text) {
+			return true
+		}
+	}
+	return false
+}
+
+// listener is one subscriptions/listen request.
+type listener struct {
+	s      *Session
+	id     []byte // as it stands in the client's request
+	agreed era.Filter
+	signal chan struct{} // one token: look again
+	queue  [][]byte      // guarded by s.hub.mu
+	closed bool          // likewise
+	done   bool
+}
+
+func (l *listener) wake() {
+	select {
+	case l.signal <- struct{}{}:
+	default:
+	}
+}
+
+// maxListeners is how many streams one principal may listen on at one worker.
+const maxListeners = 32
+
+// listen begins a subscription. The acknowledgement is its first message.
+func (s *Session) listen(ctx context.Context, m *jsonrpc.Message) (*listener, error) {
+	want, err := era.ParseFilter(m)
+	if err != nil {
+		return nil, err
+	}
+	l := &listener{s: s, id: bytes.Clone(m.IDBytes()), signal: make(chan struct{}, 1)}
+	l.agreed = want.Of(s.server)
+	l.agreed.URIs = s.interests.add(ctx, s, l.agreed.URIs)
+	h := &s.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over != nil || len(h.listeners) >= maxListeners {
+		go s.interests.drop(s, l.agreed.URIs)
+		if h.over != nil {
+			return nil, &Error{Kind: KindSessionGone, Reason: "the worker ended"}
+		}
+		return nil, &Error{Kind: KindBusy, Reason: "too many subscriptions"}
+	}
+	if h.listeners == nil {
+		h.listeners = map[*listener]bool{}
+	}
+	h.listeners[l] = true
+	l.queue = [][]byte{l.agreed.Acknowledge(l.id)}
+	return l, nil
+}
+
+func (l *listener) next(ctx context.Context, wait time.Duration) (Item, error) {
+	limit := time.NewTimer(time.Hour)
+	defer limit.Stop()
+	if wait > 0 {
+		limit.Reset(wait)
+	}
+	for {
+		if item, ok, err := l.take(); ok || err != nil {
+			return item, err
+		}
+		var expiry <-chan time.Time
+		if at := l.s.expiresAt(); !at.IsZero() {
+			t := time.NewTimer(at.Sub(l.s.t.now()))
+			defer t.Stop()
+			expiry = t.C
+		}
+		select {
+		case <-l.signal:
+		case <-expiry:
+		case <-limit.C:
+			return Item{}, ErrWait
+		case <-ctx.Done():
+			return Item{}, ctx.Err()
+		}
+	}
+}
+
+func (l *listener) take() (item Item, ok bool, err error) {
+	h := &l.s.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(l.queue) > 0 {
+		item.Bytes, l.queue = l.queue[0], l.queue[1:]
+		return item, true, nil
+	}
+	at := l.s.expiresAt()
+	expired := !at.IsZero() && !l.s.t.now().Before(at)
+	switch {
+	case l.done:
+		return item, false, ErrGone
+	case h.over != nil && !h.graceful:
+		return item, false, h.over
+	case h.over != nil || expired:
+		l.done = true
+		return Item{Bytes: era.Closed(l.id), Final: true}, true, nil
+	}
+	return item, false, nil
+}
+
+func (l *listener) close() {
+	h := &l.s.hub
+	h.mu.Lock()
+	again := l.closed
+	l.closed = true
+	delete(h.listeners, l)
+	h.mu.Unlock()
+	if !again {
+		l.s.interests.drop(l.s, l.agreed.URIs)
+	}
+}

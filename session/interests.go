@@ -1,0 +1,181 @@
+package session
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"gatehouse/session/bridge"
+	"gatehouse/session/era"
+	"gatehouse/session/jsonrpc"
+)
+
+// tuneLimit is how long a worker may take to take a subscription.
+const tuneLimit = 5 * time.Second
+
+// retireLimit is how long a subscription that was cancelled may take to be
+// answered. No answer is due, but what comes shows that the worker forgot it.
+const retireLimit = 200 * time.Millisecond
+
+// interests are the resources that anybody behind a worker wants to hear of. A
+// legacy worker is told of each; at a modern one the front end has one subscription
+// of its own for everything, because some workers keep a single one.
+type interests struct {
+	mu     sync.Mutex // one change at a time; guards what follows
+	uris   map[string]int
+	call   *bridge.Call // our subscription at a modern worker
+	acked  chan struct{}
+	closed bool
+}
+
+// add notes interest in resources and returns those that the worker agrees to.
+func (n *interests) add(ctx context.Context, s *Session, uris []string) []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.uris == nil {
+		n.uris = map[string]int{}
+	}
+	ctx, cancel := context.WithTimeout(ctx, tuneLimit)
+	defer cancel()
+	var agreed, fresh []string
+	for _, uri := range uris {
+		if n.uris[uri] == 0 {
+			if !s.modern.Load() && !ok(s.b.Ask(ctx, subscription("resources/subscribe", uri))) {
+				continue
+			}
+			fresh = append(fresh, uri)
+		}
+		n.uris[uri]++
+		agreed = append(agreed, uri)
+	}
+	if s.modern.Load() && len(fresh) > 0 {
+		n.tune(ctx, s)
+	}
+	return agreed
+}
+
+// drop takes interest back.
+func (n *interests) drop(s *Session, uris []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ctx, cancel := context.WithTimeout(s.t.ctx, tuneLimit)
+	defer cancel()
+	for _, uri := range uris {
+		if n.uris[uri]--; n.uris[uri] > 0 {
+			continue
+		}
+		delete(n.uris, uri)
+		if !s.modern.Load() && s.b.Reason() == "" {
+			_, _ = s.b.Ask(ctx, subscription("resources/unsubscribe", uri)) // what still comes goes nowhere
+		}
+	}
+	// At a modern worker the subscription stays wider than it must be until another
+	// resource is added: nobody is told what nobody wants.
+}
+
+// start opens the subscription at a modern worker for what its lists change.
+func (n *interests) start(ctx context.Context, s *Session) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, tuneLimit)
+	defer cancel()
+	n.tune(ctx, s)
+}
+
+// tune makes the subscription at a modern worker what it has to be, n.mu held. The
+// old one ends first, because a worker may keep one alone.
+func (n *interests) tune(ctx context.Context, s *Session) {
+	if n.call != nil {
+		n.call.Retire(ctx, retireLimit, "to subscribe to more")
+		n.call = nil
+	}
+	uris := make([]string, 0, len(n.uris))
+	for uri := range n.uris {
+		uris = append(uris, uri)
+	}
+	slices.Sort(uris)
+	f := era.All(s.server, uris)
+	if f.Empty() {
+		return
+	}
+	c := new(bridge.Call)
+	s.acked.Store(false)
+	if s.b.Begin(ctx, c, mustParse(f.Listen()), bridge.Options{Single: true, Aside: true}) != nil {
+		return
+	}
+	n.call = c
+	for !s.acked.Load() && ctx.Err() == nil && s.b.Reason() == "" {
+		select {
+		case <-s.ackSignal:
+		case <-ctx.Done():
+		case <-s.b.Done():
+		}
+	}
+}
+
+func subscription(method, uri string) *jsonrpc.Message {
+	return mustParse(append(append([]byte(`{"jsonrpc":"2.0","id":"s","method":"`+method+`","params":{"uri":`), jsonrpc.Quote(uri)...), "}}"...))
+}
+
+// mustParse parses a message of our own making.
+func mustParse(raw []byte) *jsonrpc.Message {
+	m, err := jsonrpc.ParseWorker(raw)
+	if err != nil {
+		panic("session: a message of ours: " + err.Error())
+	}
+	return &m
+}
+
+// ok reports whether a call brought a result.
+func ok(answer []byte, err error) bool {
+	if err != nil {
+		return false
+	}
+	m, err := jsonrpc.ParseWorker(answer)
+	return err == nil && m.Result.Present()
+}
+
+// heard takes a notification that belongs to no call, of a worker whose clients
+// listen or whose era is not the client's.
+func (s *Session) heard(b *bridge.Buffer) {
+	defer b.Free()
+	m, err := jsonrpc.ParseWorker(b.B)
+	if err != nil {
+		return
+	}
+	c := era.Changed(&m)
+	switch c.Kind {
+	case era.NoChange:
+		return
+	case era.Acknowledged:
+		s.acked.Store(true)
+		select {
+		case s.ackSignal <- struct{}{}:
+		default:
+		}
+		return
+	case era.ToolsChanged:
+		s.tools.changed()
+		s.t.answers.forget(s.key)
+	}
+	if s.shared() {
+		s.hub.change(c, &m)
+		return
+	}
+	if c.Kind == era.ResourceUpdated && !s.subscribed(c.URI) {
+		return
+	}
+	text := era.Untag(&m)
+	out := bridge.NewBuffer(len(text))
+	out.B = append(out.B, text...)
+	s.outbox.notification(false, out)
+}
+
+// subscribed reports whether a legacy client at a modern worker wants to hear of a
+// resource.
+func (s *Session) subscribed(uri string) bool {
+	s.backLock.Lock()
+	defer s.backLock.Unlock()
+	return era.Filter{URIs: s.legacy.subs}.Wants(era.Change{Kind: era.ResourceUpdated, URI: uri})
+}

@@ -5,24 +5,32 @@ import (
 	"net/http"
 	"slices"
 
+	"gatehouse/session/era"
 	"gatehouse/session/jsonrpc"
 )
 
-// The protocol versions that clients are served, newest first. 2025-03-26 is not
-// among them: it would oblige the server to take batches.
+// The legacy protocol versions that clients are served, newest first. 2025-03-26 is
+// not among them: it would oblige the server to take batches.
 var supported = []string{"2025-11-25", "2025-06-18"}
 
-// firstModern is the first version without a handshake: it and later ones carry
-// their version in each message.
-const firstModern = "2026-07-28"
+// firstModern is the first version without a handshake, and the one that is served:
+// it and later ones carry their version in each message.
+const firstModern = era.Modern
 
-var supportedJSON = func() []byte {
-	b, err := json.Marshal(supported)
+// What an error about an unknown version lists: to a client that begins with
+// initialize all versions, to one that does not the one it can be served with.
+var (
+	supportedJSON = versions(append([]string{firstModern}, supported...)...)
+	modernJSON    = versions(firstModern)
+)
+
+func versions(list ...string) []byte {
+	b, err := json.Marshal(list)
 	if err != nil {
 		panic("router: " + err.Error())
 	}
 	return b
-}()
+}
 
 // asked is what the choice of the era looks at.
 type asked struct {
@@ -45,6 +53,7 @@ const (
 	wayInitialize     // a new session, whatever the other headers say
 	wayIgnore         // 202, and nothing happens
 	waySession        // to the session that Mcp-Session-Id names
+	wayModern         // a request that brings all it needs
 )
 
 // rule is one step of the choice: it fits or the next one is tried.
@@ -57,12 +66,10 @@ type rule struct {
 
 // rules choose the era of a request and where it goes; the first that fits
 // decides. The order is that of the specification's compatibility rules
-// (2026-07-28, Versioning, "Backward Compatibility"). The modern era is answered
-// like an unknown method, so that clients which try it first fall back to
-// initialize and none takes this for a server that knows old versions only.
+// (2026-07-28, Versioning, "Backward Compatibility").
 var rules = []rule{
-	{"modern: _meta carries a version", (*asked).modern, wayRefuse, kindModern},
-	{"modern: server/discover", (*asked).discovers, wayRefuse, kindModern},
+	{"modern: notification", both((*asked).modern, (*asked).notifies), wayIgnore, 0},
+	{"modern: _meta carries a version", (*asked).modern, wayModern, 0},
 	{"legacy: initialize", (*asked).initializes, wayInitialize, 0},
 	{"modern header, no stream there", both((*asked).modernHeader, (*asked).noPost), wayRefuse, kindNoStream},
 	{"modern header, notification", both((*asked).modernHeader, (*asked).notifies), wayIgnore, 0},
@@ -102,10 +109,9 @@ func both(f, g func(*asked) bool) func(*asked) bool {
 	return func(a *asked) bool { return f(a) && g(a) }
 }
 
-func (a *asked) modern() bool { return a.message != nil && a.message.MetaProtocolVersion.Present() }
-
-func (a *asked) discovers() bool {
-	return a.message != nil && a.message.Kind == jsonrpc.Request && a.message.Is("server/discover")
+// modern: a response is never of that era, whatever its result's _meta says.
+func (a *asked) modern() bool {
+	return a.message != nil && a.message.Kind != jsonrpc.Response && a.message.MetaProtocolVersion.Present()
 }
 
 func (a *asked) initializes() bool { return a.message != nil && a.message.Is("initialize") }
@@ -117,8 +123,10 @@ func (a *asked) noPost() bool      { return a.method != http.MethodPost }
 func (a *asked) noSession() bool   { return len(a.sessions) == 0 }
 func (a *asked) twoSessions() bool { return len(a.sessions) > 1 }
 
-func (a *asked) modernHeader() bool {
-	return len(a.versions) == 1 && isDate(a.versions[0]) && a.versions[0] >= firstModern
+func (a *asked) modernHeader() bool { return modernHeader(a.versions) }
+
+func modernHeader(versions []string) bool {
+	return len(versions) == 1 && isDate(versions[0]) && versions[0] >= firstModern
 }
 
 func (a *asked) badVersion() bool {

@@ -10,14 +10,19 @@ import (
 // TestEra is the specification's choice of the era as one table.
 func TestEra(t *testing.T) {
 	const (
-		call     = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
-		note     = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
-		response = `{"jsonrpc":"2.0","id":"w1","result":{}}`
-		opening  = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
-		modern   = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`
-		discover = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`
-		bare     = `{"jsonrpc":"2.0","id":1,"method":"server/discover"}`
-		named    = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"server/discover"}}`
+		call         = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+		note         = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+		response     = `{"jsonrpc":"2.0","id":"w1","result":{}}`
+		opening      = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+		modern       = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`
+		discover     = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`
+		later        = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2099-01-01"}}}`
+		older        = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2025-11-25"}}}`
+		removed      = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`
+		metaNote     = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`
+		metaResponse = `{"jsonrpc":"2.0","id":"w1","result":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`
+		bare         = `{"jsonrpc":"2.0","id":1,"method":"server/discover"}`
+		named        = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"server/discover"}}`
 	)
 	session := []string{"abc"}
 	v := func(s ...string) []string { return s }
@@ -30,10 +35,17 @@ func TestEra(t *testing.T) {
 		way      way
 		kind     kind
 	}{
-		{"modern request", "POST", modern, v("2026-07-28"), nil, wayRefuse, kindModern},
-		{"modern request in a session", "POST", modern, v("2025-11-25"), session, wayRefuse, kindModern},
-		{"probe", "POST", discover, v("2026-07-28"), nil, wayRefuse, kindModern},
-		{"probe without _meta", "POST", bare, nil, nil, wayRefuse, kindModern},
+		{"modern request", "POST", modern, v("2026-07-28"), nil, wayModern, 0},
+		{"modern request with a legacy header", "POST", modern, v("2025-11-25"), nil, wayModern, 0},
+		{"modern request without the header", "POST", modern, nil, nil, wayModern, 0},
+		{"modern request with a session id", "POST", modern, v("2026-07-28"), session, wayModern, 0},
+		{"a later version in _meta", "POST", later, v("2099-01-01"), nil, wayModern, 0},
+		{"a legacy version in _meta", "POST", older, v("2025-11-25"), session, wayModern, 0},
+		{"modern initialize", "POST", removed, v("2026-07-28"), nil, wayModern, 0},
+		{"modern notification with _meta", "POST", metaNote, v("2026-07-28"), nil, wayIgnore, 0},
+		{"response whose result has such _meta", "POST", metaResponse, v("2025-11-25"), session, waySession, 0},
+		{"probe", "POST", discover, v("2026-07-28"), nil, wayModern, 0},
+		{"probe without _meta", "POST", bare, nil, nil, wayRefuse, kindNoSession},
 		{"a tool of that name", "POST", named, nil, session, waySession, 0},
 
 		{"initialize", "POST", opening, nil, nil, wayInitialize, 0},

@@ -41,6 +41,8 @@ func (d *Door) post(v *visit, r *http.Request, s *server, c auth.Caller) {
 		v.empty(http.StatusAccepted)
 	case waySession:
 		d.deliver(v, r, s, c, m, acc)
+	case wayModern:
+		d.modern(v, r, s, c, m, acc)
 	default:
 		v.refuse(ref)
 	}
@@ -75,7 +77,7 @@ func messageName(m *jsonrpc.Message) string {
 var methods = func() map[string]string {
 	known := map[string]string{}
 	for _, m := range []string{"initialize", "ping", "tools/list", "tools/call", "resources/list", "resources/read", "prompts/list",
-		"prompts/get", "completion/complete", "notifications/initialized", "notifications/cancelled"} {
+		"prompts/get", "completion/complete", "server/discover", "subscriptions/listen", "resources/templates/list", "notifications/initialized", "notifications/cancelled"} {
 		known[m] = m
 	}
 	return known
@@ -173,13 +175,22 @@ func (d *Door) call(v *visit, r *http.Request, s *server, sess *session.Session,
 		return
 	}
 	defer x.Close()
+	d.await(v, r, s, x, id, acc)
+}
+
+// await waits for what a call brings, in the form that its first message decides.
+func (d *Door) await(v *visit, r *http.Request, s *server, x *session.Exchange, id []byte, acc accepted) {
+	ctx := r.Context()
 	var item session.Item
+	var err error
 	if acc.events {
 		item, err = x.Next(ctx, v.pace.first)
 	} else {
 		item, err = x.Next(ctx, 0)
 	}
 	switch {
+	case err == nil && item.Final && v.modern && modernStatus(item.Code) != 0:
+		v.json(modernStatus(item.Code), item.Bytes)
 	case err == nil && item.Final:
 		v.answer(item.Bytes, acc)
 	case err == nil || errors.Is(err, session.ErrWait):
@@ -210,6 +221,7 @@ func (d *Door) unanswered(v *visit, r *http.Request, s *server, id []byte, err e
 func (v *visit) failed(ref *refusal, acc accepted) {
 	if w := words[ref.kind]; w.status == http.StatusOK {
 		v.line.Kind, v.line.Reason = w.name, ref.reason
+		ref.modern = v.modern
 		v.answer(ref.body(w), acc)
 		return
 	}
@@ -270,6 +282,7 @@ func (d *Door) broken(v *visit, r *http.Request, s *server, e *events, id []byte
 		return
 	}
 	ref := fromSession(s, err, id)
+	ref.modern = v.modern
 	w := words[ref.kind]
 	v.line.Kind, v.line.Reason = w.name, ref.reason
 	e.message(ref.body(w)) // a client that is gone is nobody to tell

@@ -11,6 +11,7 @@ import (
 	"gatehouse/auth"
 	"gatehouse/auth/token"
 	"gatehouse/session"
+	"gatehouse/session/era"
 	"gatehouse/session/jsonrpc"
 )
 
@@ -42,8 +43,11 @@ const (
 	kindBody
 	kindJSON // said with the words of jsonrpc.Error
 	kindBatch
-	kindModern
 	kindNoMeta
+	kindMeta
+	kindHeader
+	kindRemoved
+	kindState
 	kindVersion
 	kindNoSession
 	kindTwoSessions
@@ -78,7 +82,9 @@ const noError = "-"
 // Codes of errors that are ours or the specification's (2026-07-28, "Error Codes").
 const (
 	codeOurs    = -32001 // told apart by data.kind
-	codeVersion = -32022 // UnsupportedProtocolVersionError
+	codeModern  = 1001   // the same where the revision reserves the others
+	codeHeader  = era.CodeHeader
+	codeVersion = era.CodeVersion
 )
 
 // words is every refusal of the door, in the order of its checks.
@@ -111,8 +117,11 @@ var words = [kinds]row{
 	kindJSON:        {"json", 400, 0, "", ""},
 	kindBatch:       {"batch", 400, jsonrpc.CodeInvalidRequest, "batches are not supported: send one message in each request", ""},
 
-	kindModern:  {"method", 404, jsonrpc.CodeMethodNotFound, "method not found: this server speaks protocol versions that begin with initialize", ""},
 	kindNoMeta:  {"version", 400, jsonrpc.CodeInvalidParams, "this protocol version wants its version in _meta as well", ""},
+	kindMeta:    {"meta", 400, jsonrpc.CodeInvalidParams, "_meta: ", ""},
+	kindHeader:  {"header", 400, codeHeader, "header mismatch: ", ""},
+	kindRemoved: {"method", 404, jsonrpc.CodeMethodNotFound, "method not found", ""},
+	kindState:   {"state", 400, jsonrpc.CodeInvalidParams, "requestState does not fit this request, or is too old: send the request without it", ""},
 	kindVersion: {"version", 400, codeVersion, "unsupported protocol version", ""},
 
 	kindNoSession:      {"noSession", 400, codeOurs, "Mcp-Session-Id is missing: begin with initialize", ""},
@@ -143,8 +152,9 @@ type refusal struct {
 	retry  time.Duration
 	allow  string // Allow, for 405
 	server *server
-	// requested is the version header's value, with kindVersion.
+	// requested is the version that was asked for, with kindVersion.
 	requested string
+	modern    bool // the request is of the modern era
 }
 
 // retryAfter is what a client is told when nobody knows how long it takes.
@@ -154,6 +164,7 @@ const retryAfter = 5 * time.Second
 func (v *visit) refuse(r *refusal) {
 	w := words[r.kind]
 	v.line.Kind, v.line.Reason = w.name, r.reason
+	r.modern = r.modern || v.modern
 	h := v.Header()
 	if r.server != nil {
 		r.server.challenge(h, w.oauth, r.description(w))
@@ -192,18 +203,26 @@ func (r *refusal) body(w row) []byte {
 	} else {
 		b = append(b, r.id...)
 	}
+	ours := code == codeOurs
+	if ours && r.modern {
+		code = codeModern
+	}
 	b = append(b, `,"error":{"code":`...)
 	b = strconv.AppendInt(b, int64(code), 10)
 	b = append(b, `,"message":`...)
 	b = appendText(b, w.text+r.text)
 	switch {
-	case code == codeOurs:
+	case ours:
 		b = append(b, `,"data":{"kind":"`...)
 		b = append(b, w.name...)
 		b = append(b, `"}`...)
 	case code == codeVersion:
 		b = append(b, `,"data":{"supported":`...)
-		b = append(b, supportedJSON...)
+		if r.modern {
+			b = append(b, modernJSON...)
+		} else {
+			b = append(b, supportedJSON...)
+		}
 		b = append(b, `,"requested":`...)
 		b = appendText(b, r.requested)
 		b = append(b, '}')
@@ -264,6 +283,7 @@ var sessionKinds = map[session.Kind]kind{
 	session.KindToken:             kindToken,
 	session.KindUndecided:         kindUndecided,
 	session.KindDraining:          kindDraining,
+	session.KindState:             kindState,
 }
 
 // fromSession words an error of the session package as the answer to the

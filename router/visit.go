@@ -40,6 +40,8 @@ type visit struct {
 	trace *audit.Trace
 	heard bool // the request's line of the trace was written
 	wrote bool // the header was
+	// modern: the request says that it is of the modern era.
+	modern bool
 
 	// What a POST brought; here, because visits are used again.
 	body    *[]byte // pooled; message points into it
@@ -52,7 +54,7 @@ var visits = sync.Pool{New: func() any { return new(visit) }}
 
 // begin makes v the visit of a request.
 func (v *visit) begin(w http.ResponseWriter, r *http.Request, p pace, t *audit.Trace) {
-	*v = visit{ResponseWriter: w, start: time.Now(), pace: p, trace: t, id: v.id[:0], line: audit.Line{
+	*v = visit{ResponseWriter: w, start: time.Now(), pace: p, trace: t, id: v.id[:0], modern: modernHeader(r.Header["Mcp-Protocol-Version"]), line: audit.Line{
 		Remote: r.RemoteAddr, Protocol: r.Proto, Method: r.Method, Path: r.URL.Path,
 	}}
 }

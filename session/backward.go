@@ -86,7 +86,7 @@ func refused(m *jsonrpc.Message, code int, text string) Item {
 // setLevel keeps the level that the client's requests carry from now on.
 func (s *Session) setLevel(m *jsonrpc.Message) Item {
 	level := jsonrpc.Value(m.Params.Of(m.Raw), "level")
-	if bridge.LogLevel(level) == 0 {
+	if era.LogLevel(level) == 0 {
 		return refused(m, jsonrpc.CodeInvalidParams, "unknown log level")
 	}
 	s.backLock.Lock()
@@ -151,7 +151,7 @@ func (r *backward) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.b.Begin(ctx, r.call, &m, bridge.Options{Single: r.mode == ModeSingle, Log: bridge.LogLevel(level), Modern: true})
+	return s.b.Begin(ctx, r.call, &m, bridge.Options{Single: r.mode == ModeSingle, Log: era.LogLevel(level), Modern: true})
 }
 
 func (r *backward) next(ctx context.Context, wait time.Duration) (Item, error) {

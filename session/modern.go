@@ -60,7 +60,7 @@ func (s *Session) BeginModern(ctx context.Context, m jsonrpc.Message, mode Mode)
 
 // options of a modern call.
 func optionsOf(m *jsonrpc.Message, mode Mode) bridge.Options {
-	return bridge.Options{Single: mode == ModeSingle, Modern: true, Log: bridge.LogLevel(m.MetaLogLevel.Of(m.Raw))}
+	return bridge.Options{Single: mode == ModeSingle, Modern: true, Log: era.LogLevel(m.MetaLogLevel.Of(m.Raw))}
 }
 
 // passModern hands a request to a modern worker as it stands. A state that this

@@ -13,40 +13,38 @@ import (
 
 // Modern returns the worker that serves c's requests of the modern era, and starts
 // it when there is none. All requests of one principal with the same scopes at one
-// server share it.
+// server share it. fresh says that it was started meanwhile.
 //
 // Errors: *Error, ctx.Err().
-func (t *Table) Modern(ctx context.Context, server uint16, c Caller) (*Session, error) {
+func (t *Table) Modern(ctx context.Context, server uint16, c Caller) (s *Session, fresh bool, err error) {
 	k := key{c.Principal, server, "", sharedBy(c)}
-	for {
-		t.mu.Lock()
-		if s := t.sessions[k]; s != nil {
-			t.mu.Unlock()
-			s.seen(c)
-			return s, nil
-		}
-		if t.starting == nil {
-			t.mu.Unlock()
-			return nil, &Error{Kind: KindSessionLimit, Reason: "no table"}
-		}
-		p := t.starting[k]
-		if p == nil {
-			p = &pending{done: make(chan struct{})}
-			t.starting[k] = p
-			go t.start(k, c, p)
-		}
+	t.mu.Lock()
+	if s := t.sessions[k]; s != nil {
 		t.mu.Unlock()
-		select {
-		case <-p.done:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		if p.err != nil {
-			return nil, p.err
-		}
-		p.s.seen(c)
-		return p.s, nil
+		s.seen(c)
+		return s, false, nil
 	}
+	if t.starting == nil {
+		t.mu.Unlock()
+		return nil, false, &Error{Kind: KindSessionLimit, Reason: "no table"}
+	}
+	p := t.starting[k]
+	if p == nil {
+		p = &pending{done: make(chan struct{})}
+		t.starting[k] = p
+		go t.start(k, c, p)
+	}
+	t.mu.Unlock()
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		return nil, false, ctx.Err()
+	}
+	if p.err != nil {
+		return nil, false, p.err
+	}
+	p.s.seen(c)
+	return p.s, true, nil
 }
 
 // sharedBy is the part of the key that a shared worker is found by: the scopes, so
@@ -204,6 +202,9 @@ func (s *Session) eraName() string {
 	}
 	return "legacy"
 }
+
+// Account is the name of the account that the worker runs as.
+func (s *Session) Account() string { return s.worker.Account() }
 
 // eraKind is an era of workers. The zero value is none.
 type eraKind uint8

@@ -44,8 +44,14 @@ func sessionConfig(p plan.Front) session.Config {
 		MaxCalls: p.MaxCalls, CredentialGrace: p.CredentialGrace, Lifetime: session.Lifetime(p.Lifetime),
 		Replay: session.Replay{Events: p.Replay.Events, Bytes: int(p.Replay.Bytes), Keep: p.Replay.Keep},
 	}
-	for _, s := range p.Servers {
+	for i, s := range p.Servers {
 		c.Interrupt = append(c.Interrupt, s.Interrupt == "sigint")
+		if s.Era != "" {
+			if c.Eras == nil {
+				c.Eras = map[uint16]string{}
+			}
+			c.Eras[uint16(i)] = s.Era
+		}
 	}
 	if !p.Auth {
 		c.MaxPerPrincipal = 0 // everybody is the same principal

@@ -3,6 +3,7 @@ package bridge
 import (
 	"strconv"
 
+	"gatehouse/session/era"
 	"gatehouse/session/jsonrpc"
 )
 
@@ -152,7 +153,7 @@ func (b *Bridge) logMessage(m *jsonrpc.Message) bool {
 	defer b.mu.Unlock()
 	var only *Call
 	for _, c := range b.calls {
-		if !c.sent || c.Aside || c.Modern && (c.Log == 0 || LogLevel(jsonrpc.Value(m.Params.Of(m.Raw), "level")) < c.Log) {
+		if !c.sent || c.Aside || c.Modern && (c.Log == 0 || era.LogLevel(jsonrpc.Value(m.Params.Of(m.Raw), "level")) < c.Log) {
 			continue
 		}
 		if only != nil {
@@ -181,28 +182,4 @@ func errorCode(m *jsonrpc.Message) int {
 		return jsonrpc.CodeInternal
 	}
 	return n
-}
-
-// LogLevel is the place of a level, as it stands in a message, in the order of
-// severity: 1 is debug, 8 is emergency; 0 is none of them.
-func LogLevel(raw []byte) uint8 {
-	switch string(jsonrpc.Unquote(raw)) {
-	case "debug":
-		return 1
-	case "info":
-		return 2
-	case "notice":
-		return 3
-	case "warning":
-		return 4
-	case "error":
-		return 5
-	case "critical":
-		return 6
-	case "alert":
-		return 7
-	case "emergency":
-		return 8
-	}
-	return 0
 }

@@ -130,3 +130,27 @@ func withParams(m *jsonrpc.Message, params []byte) []byte {
 	}
 	return jsonrpc.AppendObject(nil, m.Raw, func(name string) bool { return name == "params" }, jsonrpc.Member{Name: "params", Value: params})
 }
+
+// LogLevel is the place of a level, as it stands in a message, in the order of
+// severity: 1 is debug, 8 is emergency; 0 is none of them.
+func LogLevel(raw []byte) uint8 {
+	switch string(jsonrpc.Unquote(raw)) {
+	case "debug":
+		return 1
+	case "info":
+		return 2
+	case "notice":
+		return 3
+	case "warning":
+		return 4
+	case "error":
+		return 5
+	case "critical":
+		return 6
+	case "alert":
+		return 7
+	case "emergency":
+		return 8
+	}
+	return 0
+}

@@ -1,0 +1,186 @@
+package router
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"gatehouse/auth"
+	"gatehouse/session"
+	"gatehouse/session/era"
+	"gatehouse/session/jsonrpc"
+)
+
+// modern answers a request that brings its version and its client's capabilities
+// itself (MCP 2026-07-28). There is no session: the requests of one principal share
+// a worker.
+func (d *Door) modern(v *visit, r *http.Request, s *server, c auth.Caller, m *jsonrpc.Message, acc accepted) {
+	v.modern = true
+	id := m.IDBytes()
+	if ref := checkModern(r.Header, m, acc); ref != nil {
+		v.refuse(ref)
+		return
+	}
+	if d.draining.Load() {
+		v.refuse(&refusal{kind: kindDraining, reason: "stopping", id: id})
+		return
+	}
+	if answer, ok := d.cfg.Sessions.Answer(s.index, session.Caller(c), m); ok {
+		v.answer(answer, acc)
+		return
+	}
+	sess, fresh, err := d.cfg.Sessions.Modern(r.Context(), s.index, session.Caller(c))
+	switch {
+	case err != nil && r.Context().Err() != nil:
+		v.gone(err)
+		return
+	case err != nil:
+		v.failed(fromSession(s, err, id), acc)
+		return
+	}
+	if fresh {
+		// As for initialize: a key that was withdrawn meanwhile ends this one too.
+		if _, refused := s.gate.Admit(r.Context(), r.Header); refused != nil {
+			sess.End("token no longer accepted: " + refused.Reason)
+			v.refuse(fromGate(s, refused))
+			return
+		}
+	}
+	v.line.Account = sess.Account()
+	v.traceIn()
+	if ref := checkParams(r, sess, m); ref != nil {
+		v.refuse(ref)
+		return
+	}
+	mode := session.ModeStream
+	if !acc.events {
+		mode = session.ModeSingle
+	}
+	x, err := sess.BeginModern(r.Context(), *m, mode)
+	id = v.keepID()
+	if err != nil {
+		d.unanswered(v, r, s, id, err, acc)
+		return
+	}
+	defer x.Close()
+	d.await(v, r, s, x, id, acc)
+}
+
+// modernStatus is the status of an error response of a worker, where the revision
+// wants another than 200; 0: it does not.
+func modernStatus(code int) int {
+	switch code {
+	case jsonrpc.CodeMethodNotFound:
+		return http.StatusNotFound
+	case era.CodeHeader, era.CodeCapability, era.CodeVersion:
+		return http.StatusBadRequest
+	}
+	return 0
+}
+
+// checkModern wants of a modern request what can be said without a worker: that its
+// headers say what its body says (2026-07-28, basic/transports, "Server
+// Validation"), that the version is served, that _meta is complete, and that the
+// method is not one that the revision removed.
+func checkModern(h http.Header, m *jsonrpc.Message, acc accepted) *refusal {
+	refuse := func(k kind, text, reason string) *refusal {
+		return &refusal{kind: k, text: text, reason: reason, id: m.IDBytes(), modern: true}
+	}
+	version := string(jsonrpc.Unquote(m.MetaProtocolVersion.Of(m.Raw)))
+	if !says(h["Mcp-Protocol-Version"], version) {
+		return refuse(kindHeader, "MCP-Protocol-Version must be there once and equal the version in _meta", "version header differs")
+	}
+	if version != era.Modern {
+		ref := refuse(kindVersion, "", "version not served statelessly")
+		ref.requested = printable(version)
+		return ref
+	}
+	if !says(h["Mcp-Method"], string(m.Method())) {
+		return refuse(kindHeader, "Mcp-Method must be there once and equal the method", "method header differs")
+	}
+	if span := named(m); span.Present() {
+		value, ok := decoded(h["Mcp-Name"])
+		if !ok || value != string(jsonrpc.Unquote(span.Of(m.Raw))) {
+			return refuse(kindHeader, "Mcp-Name must be there once and equal the name or uri in params", "name header differs")
+		}
+	}
+	switch {
+	case !m.MetaCapabilities.Present():
+		return refuse(kindMeta, "io.modelcontextprotocol/clientCapabilities must be an object", "no client capabilities")
+	case m.MetaLogLevel.Present() && era.LogLevel(m.MetaLogLevel.Of(m.Raw)) == 0:
+		return refuse(kindMeta, "io.modelcontextprotocol/logLevel is no log level", "unknown log level")
+	case era.LegacyOnly(m.Method()):
+		return refuse(kindRemoved, "", "a method of the legacy era")
+	case m.Is("subscriptions/listen") && !acc.events:
+		return refuse(kindAccept, "", "Accept does not admit events")
+	}
+	return nil
+}
+
+// named is what Mcp-Name mirrors; absent: nothing.
+func named(m *jsonrpc.Message) jsonrpc.Span {
+	switch string(m.Method()) {
+	case "tools/call", "prompts/get":
+		return m.Name
+	case "resources/read":
+		return m.URI
+	}
+	return jsonrpc.Span{}
+}
+
+// says reports whether a header was sent once with exactly that value.
+func says(fields []string, value string) bool {
+	return len(fields) == 1 && strings.Trim(fields[0], " \t") == value
+}
+
+// The sentinel around values that no header can hold as they are (2026-07-28,
+// basic/transports, "Value Encoding").
+const (
+	sentinelStart = "=?base64?"
+	sentinelEnd   = "?="
+)
+
+// decoded is the value of a header that was sent once, with the sentinel taken off;
+// false when it was not, or holds what it must not.
+func decoded(fields []string) (string, bool) {
+	if len(fields) != 1 {
+		return "", false
+	}
+	value := strings.Trim(fields[0], " \t")
+	inner, starts := strings.CutPrefix(value, sentinelStart)
+	inner, ends := strings.CutSuffix(inner, sentinelEnd)
+	if starts && ends {
+		raw, err := base64.StdEncoding.Strict().DecodeString(inner)
+		if err != nil || strings.ContainsAny(inner, "\r\n") || !utf8.Valid(raw) {
+			return "", false
+		}
+		return string(raw), true
+	}
+	for i := range len(value) {
+		if c := value[i]; (c < ' ' || c > '~') && c != '\t' {
+			return "", false
+		}
+	}
+	return value, true
+}
+
+// checkParams compares the headers that mirror arguments of a tool with those.
+func checkParams(r *http.Request, sess *session.Session, m *jsonrpc.Message) *refusal {
+	if !m.Is("tools/call") {
+		return nil
+	}
+	for _, p := range sess.ToolParams(r.Context(), string(jsonrpc.Unquote(m.Name.Of(m.Raw)))) {
+		fields := r.Header[http.CanonicalHeaderKey("Mcp-Param-"+p.Name)]
+		argument := p.Argument(m.Arguments.Of(m.Raw))
+		if argument == nil && len(fields) == 0 {
+			continue
+		}
+		value, ok := decoded(fields)
+		if argument == nil || !ok || !era.Fits(value, argument) {
+			return &refusal{kind: kindHeader, text: "a Mcp-Param header must be there once for each argument that the tool's schema marks, and equal it",
+				reason: "param header differs", id: m.IDBytes(), modern: true}
+		}
+	}
+	return nil
+}

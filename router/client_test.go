@@ -29,8 +29,8 @@ func (r *rig) connect(ctx context.Context, version, token, protocol string, o *m
 	return mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(ctx, tr, &mcp.ClientSessionOptions{ProtocolVersion: protocol})
 }
 
-// TestOfficialClient: the official Go client, which probes for the modern era
-// first unless told otherwise, falls back and gets its session.
+// TestOfficialClient: the official Go client speaks the modern era unless told
+// otherwise, has no session there, and does the same things with the same worker.
 func TestOfficialClient(t *testing.T) {
 	sp := echoing()
 	r := newRig(t, sp)
@@ -45,7 +45,11 @@ func TestOfficialClient(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s %q: %v", version, protocol, err)
 			}
-			if got := s.InitializeResult().ProtocolVersion; got != "2025-11-25" || len(s.ID()) != 22 {
+			want, idLen := "2026-07-28", 0
+			if protocol != "" {
+				want, idLen = protocol, 22
+			}
+			if got := s.InitializeResult().ProtocolVersion; got != want || len(s.ID()) != idLen {
 				t.Errorf("%s %q: version %s, session %q", version, protocol, got, s.ID())
 			}
 			l, err := s.ListTools(ctx, nil)
@@ -81,8 +85,8 @@ func TestOfficialClient(t *testing.T) {
 			}
 		}
 	}
-	if n := len(r.table.List()); n != 0 {
-		t.Errorf("%d sessions are left; the client ends its own", n)
+	if n := len(r.table.List()); n != 1 {
+		t.Errorf("%d workers are left, want the shared one alone: the client ends its own sessions", n)
 	}
 }
 

@@ -33,7 +33,7 @@ if [ "$(id -u)" = 0 ]; then AS_ROOT=1; fi
 REALM=staff OTHER=other
 PORT=$(free_port)
 URL=https://localhost:$PORT/mcp
-declare -A ACCOUNT=([alice]=ghkc$$-alice [bob]=ghkc$$-bob)
+declare -A ACCOUNT=([alice]=ghtest-kc$$-alice [bob]=ghtest-kc$$-bob)
 keycloak_install || exit 1
 "$ROOT/scripts/build.sh"
 certificate() { # NAME: sets CERT and KEY
@@ -64,7 +64,7 @@ else
   PEOPLE+=(--realm-only)
 fi
 # state: what must not change when setup-oidc-users.sh has nothing to do.
-state() { cat "$WORK/accounts.yaml" "$WORK"/setup/made-* 2>/dev/null | sha256sum; }
+state() { find "$WORK/accounts.yaml" "$WORK"/setup/made-* -type f -exec sha256sum {} + 2>/dev/null || true; }
 has() { grep -q -- "$1" "$WORK/setup.out"; }
 
 not_yet() { ! setup --realm $REALM --check "${PEOPLE[@]}" >"$WORK/setup.out" 2>&1 && has 'missing: the realm'; }
@@ -107,6 +107,11 @@ sign_in() {
 }
 # header FILE MEMBER: the member of FILE.json as a header in WORK/FILE.
 header() { jq -r --arg m "$2" '"Authorization: Bearer " + .[$m]' "$WORK/$1.json" >"$WORK/$1"; }
+# member FILE PART NAME: a member of the token's header (0) or payload (1).
+member() {
+  jq -rR --argjson part "$2" --arg name "$3" \
+    'ltrimstr("Authorization: Bearer ") | split(".")[$part] | gsub("-"; "+") | gsub("_"; "/") | @base64d | fromjson | .[$name]' "$WORK/$1"
+}
 password_grant() { # FILE USER SCOPE [REALM]
   sign_in "$1" "$WORK/$2.password" password "$KC_URL/realms/${4:-$REALM}" test-password "$3" "$2"
 }
@@ -203,6 +208,23 @@ check "an ID token: 401" id_token
 check "a refresh token: 401" refresh_token
 check "a token of another realm: 401" other_realm
 
+# ---- a machine that is mapped to an account ---------------------------------
+
+if [ -n "$AS_ROOT" ]; then
+  machine() {
+    local subject until=$((SECONDS + 10))
+    subject=$(member service 1 sub)
+    printf -- '- issuer: %s\n  subject: "%s"\n  client_id: test-service\n  account: %s\n' "$ISSUER" "$subject" "${ACCOUNT[bob]}" >>"$WORK/accounts.yaml"
+    kill -HUP "$SERVER"
+    until open service >"$WORK/open.out"; do
+      [ $SECONDS -lt $until ] || { cat "$WORK/open.out"; return 1; }
+      sleep 0.2
+    done
+    reaches service bob
+  }
+  check "client credentials, with an entry for that client: a worker of bob's account" machine
+fi
+
 # ---- dynamic registration ---------------------------------------------------
 
 register() { sign_in registered /dev/null register "$ISSUER" "openid mcp:use"; }
@@ -217,7 +239,6 @@ check "a client registers itself, and its token reaches a worker of alice's acco
 
 # ---- rotation ---------------------------------------------------------------
 
-kid() { cut -d' ' -f3 "$WORK/$1" | cut -d. -f1 | tr '_-' '/+' | base64 -d 2>/dev/null | jq -r .kid; }
 open password || say "no session to watch"
 status_call password || true
 OLD_WORKER=$WORKER
@@ -225,7 +246,7 @@ fixture $REALM rotate
 TIMED=$SECONDS
 new_token() {
   password_grant rotated alice mcp:use
-  [ "$(kid rotated)" != "$(kid password)" ] || { echo "the key has not changed"; return 1; }
+  [ "$(member rotated 0 kid)" != "$(member password 0 kid)" ] || { echo "the key has not changed"; return 1; }
   until open rotated >"$WORK/open.out"; do
     [ $((SECONDS - TIMED)) -le 12 ] || { cat "$WORK/open.out"; return 1; }
     sleep 0.5
@@ -250,8 +271,10 @@ check "the server was not restarted for it" same_server
 
 check "stop-server.sh" "$ROOT/scripts/stop-server.sh" "$PORT"
 if [ -n "$AS_ROOT" ]; then
-  gone() { remove_accounts && ! getent passwd "${ACCOUNT[alice]}" && ! getent passwd "${ACCOUNT[bob]}" && [ ! -e "$WORK/accounts.yaml" ]; }
-  check "setup-oidc-users.sh --remove takes the accounts away" gone
+  kept() { remove_accounts && getent passwd "${ACCOUNT[bob]}" && ! grep -q alice "$WORK/accounts.yaml" && grep -q test-service "$WORK/accounts.yaml"; }
+  gone() { rm "$WORK/accounts.yaml" && remove_accounts && ! getent passwd "${ACCOUNT[alice]}" && ! getent passwd "${ACCOUNT[bob]}"; }
+  check "--remove keeps an entry that it did not make, and its account" kept
+  check "without that entry the account goes too" gone
 fi
 undone() {
   setup --realm $REALM --realm-only --remove >"$WORK/setup.out" && has '^restored the registration policy trusted-hosts' &&

@@ -92,3 +92,11 @@ func Cut(s string) string {
 	}
 	return fmt.Sprintf("%s...[truncated: showing %d of %d characters]", s[:end], MaxValue, n)
 }
+
+// Count words a number of things: "1 file", "2 files".
+func Count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

@@ -236,7 +236,7 @@ func TestStoryOfThreeAccounts(t *testing.T) {
 	bob.must("", "get_function_source", args{"name": "greet.All"})
 	bob.must("", "define_function", fn("func All(g Greeter, names ...string) []string {\n\tout := make([]string, 0, len(names))\n\tfor _, n := range names {\n\t\tout = append(out, g.Greet(n))\n\t}\n\treturn out\n}"))
 	alice.must("", "commit", args{"message": "Greet like friends"}, "Committed")
-	bob.must("", "commit", nil, "Committed", "Merged with 1 commits of others")
+	bob.must("", "commit", nil, "Committed", "Merged with 1 commit of others")
 	merged := st.git("show", "main:greet/greet.go")
 	if !strings.Contains(merged, `return "Hey " + name`) || !strings.Contains(merged, "make([]string, 0, len(names))") {
 		t.Errorf("merged:\n%s", merged)

@@ -70,7 +70,7 @@ func (l listing) packages(ctx context.Context, c *toolsets.Call) (*toolsets.Resu
 			line += ": " + p.Synopsis
 		}
 		if p.Errors > 0 {
-			line += fmt.Sprintf(" [broken: %d errors]", p.Errors)
+			line += " [broken: " + toolsets.Count(p.Errors, "error") + "]"
 		}
 		return line
 	}), nil

@@ -81,7 +81,7 @@ func (e *Edit) result() *toolsets.Result {
 		b.WriteString(" " + e.note)
 	}
 	if len(e.NewErrors) > 0 {
-		fmt.Fprintf(&b, "\n%d new errors:\n  %s", len(e.NewErrors), strings.Join(e.NewErrors, "\n  "))
+		fmt.Fprintf(&b, "\n%s:\n  %s", toolsets.Count(len(e.NewErrors), "new error"), strings.Join(e.NewErrors, "\n  "))
 	} else {
 		e.NewErrors = []string{}
 	}

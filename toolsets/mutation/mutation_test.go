@@ -118,7 +118,7 @@ func TestDefineFunctionTouchesNothingElse(t *testing.T) {
 		t.Error(got)
 	}
 	got := b.OK("define_function", map[string]any{"package": "example.com/m", "source": "func Hello() { os.Exit(1)\nsort.Ints(nil) }"})
-	if !strings.Contains(got, `Imports added: "os", "sort"`) || !strings.Contains(got, `Imports removed: "fmt"`) || strings.Contains(got, "new errors") {
+	if !strings.Contains(got, `Imports added: "os", "sort"`) || !strings.Contains(got, `Imports removed: "fmt"`) || strings.Contains(got, "new error") {
 		t.Errorf("result: %s", got)
 	}
 	want := strings.Replace(before, "func Hello() { fmt.Println(\"hi\") } // tail\n", "func Hello() {\n\tos.Exit(1)\n\tsort.Ints(nil)\n}\n", 1)
@@ -126,13 +126,13 @@ func TestDefineFunctionTouchesNothingElse(t *testing.T) {
 	if now := read(t, b, "a.go"); now != want {
 		t.Errorf("file:\n%s", now)
 	}
-	if got := b.OK("define_function", map[string]any{"package": "m", "source": "// New doc.\nfunc (t *T) Down() string { return undefined(t) }"}); !strings.Contains(got, "1 new errors:\n  a.go:") || !strings.Contains(got, "undefined: undefined") {
+	if got := b.OK("define_function", map[string]any{"package": "m", "source": "// New doc.\nfunc (t *T) Down() string { return undefined(t) }"}); !strings.Contains(got, "1 new error:\n  a.go:") || !strings.Contains(got, "undefined: undefined") {
 		t.Errorf("result: %s", got)
 	}
 	if now := read(t, b, "a.go"); !strings.Contains(now, "ToUpper(\"t\") }\n\n// New doc.\nfunc (t *T) Down() string { return undefined(t) }\n\ntype (\n") {
 		t.Errorf("file:\n%s", now)
 	}
-	if got := b.OK("define_function", map[string]any{"package": "m", "source": "func Other() {}"}); strings.Contains(got, "new errors") {
+	if got := b.OK("define_function", map[string]any{"package": "m", "source": "func Other() {}"}); strings.Contains(got, "new error") {
 		t.Errorf("an old error was called new: %s", got)
 	}
 	if now := read(t, b, "a.go"); !strings.HasSuffix(now, ")\n\nfunc Other() {}\n\n// the end\n") {

@@ -167,7 +167,7 @@ func TestAnswersAsGopls(t *testing.T) {
 		t.Skip("gopls is not installed: go install golang.org/x/tools/gopls@v0.23.0")
 	}
 	remote := daemon(t)
-	for name, snap := range toolsettest.Real(t, "github.com/go-chi/chi/v5", "golang.org/x/tools") {
+	for name, snap := range toolsettest.Real(t, "github.com/go-chi/chi/v5") {
 		// Every question costs gopls a load of the workspace.
 		most := 25
 		if len(snap.Plains()) > 50 {

@@ -134,8 +134,8 @@ func (s Status) text(now time.Time) string {
 		b.WriteString("\nno view is open yet; the first tool that needs one opens it")
 	}
 	for _, v := range s.Views {
-		fmt.Fprintf(&b, "\nview %q: at commit %.10s (%s, %q), %d behind %s, %d files changed",
-			v.Name, v.Base, age(now.Sub(v.Time)), v.Subject, v.Behind, s.Branch, len(v.Changes))
+		fmt.Fprintf(&b, "\nview %q: at commit %.10s (%s, %q), %d behind %s, %s changed",
+			v.Name, v.Base, age(now.Sub(v.Time)), v.Subject, v.Behind, s.Branch, toolsets.Count(len(v.Changes), "file"))
 		for _, c := range v.Changes {
 			fmt.Fprintf(&b, "\n  %s %s", c.Status, c.Path)
 			if len(c.Declarations) > 0 {
@@ -179,7 +179,7 @@ func (t toolset) commit(ctx context.Context, c *toolsets.Call) (*toolsets.Result
 	if res.Commit != "" {
 		text = fmt.Sprintf("Committed %s as %.10s on %s.", names(res.Changes), res.Commit, res.Branch)
 		if res.Merged > 0 {
-			text += fmt.Sprintf(" Merged with %d commits of others.", res.Merged)
+			text += fmt.Sprintf(" Merged with %s of others.", toolsets.Count(res.Merged, "commit"))
 		}
 	}
 	return &toolsets.Result{Text: text, Data: res}, nil

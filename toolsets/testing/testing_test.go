@@ -98,7 +98,7 @@ example.com/m/p:
 		{"", "run_test", map[string]any{"package": "m", "test": "TestAdd"}, []string{"example.com/m TestAdd passed", "a_test.go:8: adding"}},
 		{"", "run_test", map[string]any{"package": "m", "test": "TestSkipped"}, []string{"TestSkipped was skipped", "not now"}},
 		{"", "run_test", map[string]any{"package": "m", "test": "TestWrites"}, []string{"passed", "[session] 1 uncommitted change in 1 file"}},
-		{"", "run_tests", map[string]any{"package": "example.com/m", "pattern": "Add|Skip"}, []string{"1 passed, 0 failed, 1 skipped in 1 packages"}},
+		{"", "run_tests", map[string]any{"package": "example.com/m", "pattern": "Add|Skip"}, []string{"1 passed, 0 failed, 1 skipped in 1 package"}},
 		{toolsets.TestFailure, "run_tests", map[string]any{"package": "m"}, []string{"- example.com/m TestBad/sub_one: got 3", "describe_test_failure"}},
 		{toolsets.TestFailure, "run_test", map[string]any{"package": "m", "test": "TestBad/sub one"}, []string{"TestBad/sub one failed", "got 3"}},
 		{toolsets.CompileError, "run_tests", nil, []string{"tests do not build:", "broken/b_test.go:5:32: undefined: undefined"}},

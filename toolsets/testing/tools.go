@@ -29,7 +29,7 @@ func (o *outcome) report() Report {
 
 func (r Report) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d passed, %d failed, %d skipped in %d packages (%.1f s)", r.Passed, r.Failed, r.Skipped, r.Packages, r.Seconds)
+	fmt.Fprintf(&b, "%d passed, %d failed, %d skipped in %s (%.1f s)", r.Passed, r.Failed, r.Skipped, toolsets.Count(r.Packages, "package"), r.Seconds)
 	for _, f := range r.Failures {
 		b.WriteString("\n- " + f.String())
 	}

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"os"
@@ -210,33 +211,41 @@ func TestLateKillAndRenewAreNoAttack(t *testing.T) {
 	}
 }
 
+// slowJudge takes its time.
+type slowJudge struct{ release chan struct{} }
+
+func (j slowJudge) Judge(context.Context, uint16, string) (verdict, error) {
+	<-j.release
+	return verdict{}, refuse(spawn.KindUndecided, "at last")
+}
+func (slowJudge) Generation() uint64 { return 0 }
+
 // TestFloodOfRequestsIsRefused, not queued without end.
 func TestFloodOfRequestsIsRefused(t *testing.T) {
 	r := newRig(t, `exit 0`).start()
-	r.issuer.Rotate("ES256") // an unknown key: every request waits
-	tok := r.token("alice")
+	j := slowJudge{make(chan struct{})}
+	r.m.judge = j
 	f := r.rawFront()
 	f.frame(hello)
-	const n = maxInFlight + 50
 	go func() {
-		for i := range uint64(n) {
-			b, _ := spawn.Encode(spawn.SpawnRequest{Seq: i + 1, Token: tok})
+		for i := range uint64(maxInFlight + 50) {
+			b, _ := spawn.Encode(spawn.SpawnRequest{Seq: i + 1, Token: "x"})
 			for unix.Sendmsg(f.fd, b, nil, nil, unix.MSG_DONTWAIT) == unix.EAGAIN {
 				time.Sleep(time.Millisecond)
 			}
 		}
 	}()
-	kinds := map[spawn.Kind]int{}
-	for range n {
-		x, ok := f.recv().(spawn.Refused)
-		if !ok {
-			t.Fatalf("got %#v", x)
+	expect := func(n int, kind spawn.Kind) {
+		t.Helper()
+		for range n {
+			if x, ok := f.recv().(spawn.Refused); !ok || x.Kind != kind {
+				t.Fatalf("got %#v, want a refusal of kind %v", x, kind)
+			}
 		}
-		kinds[x.Kind]++
 	}
-	if kinds[spawn.KindLimit] == 0 || kinds[spawn.KindLimit]+kinds[spawn.KindUndecided] != n {
-		t.Errorf("refusals by kind: %v", kinds)
-	}
+	expect(50, spawn.KindLimit)
+	close(j.release)
+	expect(maxInFlight, spawn.KindUndecided)
 }
 
 // TestFrontEndThatDoesNotReadIsHungUpOn, so that the monitor's memory is bounded.

@@ -23,6 +23,7 @@ import (
 	"gatehouse/auth/token"
 	"gatehouse/cmd/internal/plan"
 	"gatehouse/session/accounts/accountstest"
+	"gatehouse/session/monitor/cgroup"
 	"gatehouse/session/monitor/world"
 	"gatehouse/session/spawn"
 )
@@ -34,6 +35,10 @@ func TestMain(m *testing.M) {
 	code := accountstest.Main(m, &folk)
 	if dir, err := built(); err == nil {
 		os.RemoveAll(dir)
+	}
+	// A guard that was killed leaves an empty group; whoever comes next removes it.
+	if base, err := cgroup.OpenFor(os.Getpid()); err == nil {
+		base.Close()
 	}
 	os.Exit(code)
 }

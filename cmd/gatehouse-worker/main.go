@@ -36,6 +36,8 @@ func main() {
 	unix.Umask(0o077)
 	// What a tool's processes leave behind becomes our child, and ends with us.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	// Programs are looked up in our own PATH.
+	_ = os.Setenv("PATH", path())
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	p := worker.Program{Name: "gatehouse-worker", Version: version, Build: build}

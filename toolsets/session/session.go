@@ -176,6 +176,9 @@ func (t toolset) commit(ctx context.Context, c *toolsets.Call) (*toolsets.Result
 		return nil, err
 	}
 	text := "Nothing to commit: the view has no uncommitted changes."
+	if res.Commit == "" && len(res.Changes) > 0 {
+		text = "Nothing to commit: the shared branch holds the same changes already. The view is at its head."
+	}
 	if res.Commit != "" {
 		text = fmt.Sprintf("Committed %s as %.10s on %s.", names(res.Changes), res.Commit, res.Branch)
 		if res.Merged > 0 {

@@ -16,7 +16,7 @@ const attempts = 25
 
 // Committed is what Commit did.
 type Committed struct {
-	Commit  string   `json:"commit" jsonschema:"the new commit, empty when there was nothing to commit"`
+	Commit  string   `json:"commit" jsonschema:"the new commit, empty when there was nothing to adopt"`
 	Branch  string   `json:"branch"`
 	Changes []Change `json:"changes"`
 	// Merged is how many commits of others were merged in.
@@ -57,6 +57,13 @@ func (v *View) Commit(ctx context.Context, message string) (*Committed, error) {
 		if head != base {
 			if tree, err = v.mergeChecked(ctx, base, ours, head); err != nil {
 				return nil, err
+			}
+			same, err := v.git.line(ctx, "look at the head", "rev-parse", "--verify", "--quiet", "--end-of-options", head+"^{tree}")
+			if err != nil {
+				return nil, err
+			}
+			if same == tree { // others made the very same changes: nothing is left to adopt
+				return res, v.moveTo(context.WithoutCancel(ctx), head, head)
 			}
 		}
 		commit, err := v.writeCommit(ctx, tree, head, message)

@@ -42,6 +42,7 @@ type View struct {
 	notes   []string
 	changes []Change
 	known   bool // changes is up to date
+	touched int  // how often files may have changed
 }
 
 // declKey names a declaration: its folder ("." for the root) and its name.
@@ -81,6 +82,7 @@ func (v *View) Touched() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.known = false
+	v.touched++
 }
 
 // Change is one file that differs from the view's base.
@@ -104,6 +106,9 @@ func (v *View) Changes(ctx context.Context) ([]Change, error) {
 	}
 	v.gitMu.Lock()
 	defer v.gitMu.Unlock()
+	v.mu.Lock()
+	seen := v.touched
+	v.mu.Unlock()
 	tree, err := v.snapshot(ctx)
 	if err != nil {
 		return nil, err
@@ -117,7 +122,8 @@ func (v *View) Changes(ctx context.Context) ([]Change, error) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.changes, v.known = ch, true
+	// What was touched meanwhile is not in the snapshot.
+	v.changes, v.known = ch, v.touched == seen
 	return ch, nil
 }
 

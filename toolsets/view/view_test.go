@@ -177,6 +177,24 @@ func TestTheSameDeclarationConflicts(t *testing.T) {
 	}
 }
 
+func TestTheSameChangeTwiceIsCommittedOnce(t *testing.T) {
+	w := newWorld(t)
+	alice, bob := w.view("alice"), w.view("bob")
+	for _, v := range []*View{alice, bob} {
+		v.edit(t, "a.go", "return 1", "return 11")
+	}
+	if _, err := alice.Commit(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	res, err := bob.Commit(t.Context(), "")
+	if err != nil || res.Commit != "" || bob.Base() != w.git(w.repo, "rev-parse", "main") {
+		t.Errorf("%+v, %v, base %s", res, err, bob.Base())
+	}
+	if n := w.git(w.repo, "rev-list", "--count", "main"); n != "2" {
+		t.Errorf("%s commits", n)
+	}
+}
+
 func TestConflictsOutsideGoFiles(t *testing.T) {
 	w := newWorld(t)
 	alice := w.view("alice")

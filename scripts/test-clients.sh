@@ -15,6 +15,7 @@ usage: scripts/test-clients.sh [--client NAME]… [--issuer demo|keycloak] [--wa
              registration    own sign-in with dynamic registration
              refresh         own sign-in, and the token expires in mid-session
              machine         client credentials
+             page            the commands of docs/clients.md as they stand there
 
 One line a client and way; exit status 0 when all passed. KEEP=DIR keeps what
 the clients printed.

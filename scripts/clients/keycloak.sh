@@ -46,10 +46,22 @@ world_keycloak() {
   fixture lifespan 300
   { read -r _ && read -r cert && read -r key; } < <("$ROOT/bin/gatehouse-demo" cert --dir "$WORK/tls" --name server 2>/dev/null)
   ACCOUNTS=$WORK/accounts.yaml
+  KC_CERT=$cert KC_KEY=$key
+  keycloak_server
+}
+
+# keycloak_server: our server with the tokens of the realm.
+keycloak_server() {
   local way=(MCP_RUN_AS=shared-account)
   if [ "$(id -u)" = 0 ]; then way=(MCP_RUN_AS=monitor "MCP_ACCOUNTS_FILE=$ACCOUNTS"); fi
   start_server MCP_ISSUER="$ISSUER" MCP_AUDIENCE="https://localhost:$PORT/mcp" MCP_TOKEN_PROFILE=keycloak \
-    MCP_TLS_CERT="$cert" MCP_TLS_KEY="$key" MCP_TOKEN_LEEWAY=2s "${way[@]}"
+    MCP_TLS_CERT="$KC_CERT" MCP_TLS_KEY="$KC_KEY" MCP_TOKEN_LEEWAY=2s "${way[@]}"
+}
+keycloak_built_in() {
+  fixture lifespan 300
+  unset MCP_WORKER_COMMAND
+  stop_server
+  keycloak_server
 }
 
 keycloak_static_token() { kc_token "$PASSWORD" code "$ISSUER" mcp-cli mcp:use "$1"; }

@@ -2,7 +2,7 @@
 # The ways of connecting, and what each client must have shown. Source it after
 # drivers.sh and worlds.sh.
 
-ALL_WAYS=(header wrong public-client registration refresh machine)
+ALL_WAYS=(header wrong public-client registration refresh machine page)
 TOKEN='' SIGN_IN='' CLIENT_ID='' CLIENT_SECRET='' MODE=auto HOLD=''
 
 # verdict NAME LOG RC PATTERN…: ok when the status is 0 and every pattern shows.
@@ -71,7 +71,7 @@ prepare_wrong() { :; }
 way_wrong() {
   local audience=audience expired=expired
   # mcp-remote keeps the server's words to itself and wants a sign-in instead.
-  [ "$1" != mcp-remote ] || audience='authorize this client by visiting' expired=$audience
+  [ "$1" != mcp-remote ] || audience='authorize this client by visiting|Client Registration rejected' expired=$audience
   MODE=legacy
   TOKEN=$("${ISSUER_KIND}_other_audience" alice)
   refused "$1" "token of another audience" "$audience"
@@ -124,4 +124,61 @@ way_machine() {
   SIGN_IN=bob # whose account the entry names
   try "$1" "client credentials, mapped"
   SIGN_IN='' CLIENT_ID='' CLIENT_SECRET=''
+}
+
+# The page docs/clients.md, as it stands there. The built-in worker answers.
+prepare_page() {
+  "${ISSUER_KIND}_built_in"
+  PAGE_HOME=$WORK/page.home
+  mkdir -p "$PAGE_HOME"
+  # The programs by the names that the page uses.
+  mkdir -p "$WORK/page.bin"
+  ln -sf "$ROOT/bin/gatehouse" "$WORK/page.bin/gatehouse"
+  printf '#!/bin/sh\nexec python3 %q "$@"\n' "$HERE/browser.py" >"$WORK/page.bin/browser"
+  chmod +x "$WORK/page.bin/browser"
+  page_block login "page, login"
+}
+# page_tests NAME: the page's tests of a client.
+page_tests() {
+  case $1 in
+    claude-code) echo claude-helper claude-header ;;
+    inspector) echo inspector-header ;;
+    typescript-v2) echo typescript ;;
+    typescript-v1) ;;
+    *) echo "$1" ;;
+  esac
+}
+way_page() {
+  local t
+  for t in $(page_tests "$1"); do page_block "$t" "$1, page ($t)"; done
+}
+# page_block TEST LABEL: runs the blocks of a test in a folder of its own.
+page_block() {
+  local dir=$WORK/page.$1 log=$OUT/page.$1 rc=0 line python=mcp
+  [ "$1" != fastmcp ] || python=fastmcp
+  mkdir -p "$dir"
+  python3 "$HERE/page.py" "$ROOT/docs/clients.md" "$1" "$dir"
+  (
+    cd "$dir" || exit 1
+    mkdir -p home
+    export HOME=$PAGE_HOME URL CA BROWSER=$WORK/page.bin/browser SIGN_IN=alice PASSWORD
+    [ "$1" = login ] || HOME=$dir/home XDG_STATE_HOME=$PAGE_HOME/.local/state
+    export XDG_STATE_HOME MCP_CA=$CA DISABLE_TELEMETRY=1 DISABLE_AUTOUPDATER=1 CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1
+    GOPATH=$(go env GOPATH) GOCACHE=$(go env GOCACHE) npm_config_cache=$CACHE/npm
+    export GOPATH GOCACHE npm_config_cache
+    export PATH=$WORK/page.bin:$CACHE/python-$python/bin:$CACHE/claude/node_modules/.bin:$PATH
+    timeout 180 bash -eu run.sh </dev/null >"$log" 2>&1
+  ) || rc=$?
+  touch "$dir/expect"
+  if [ "$rc" != 0 ]; then
+    not_ok "$2" "exit $rc: $(tail -n 5 "$log" | cut -c1-400 | tr '\n' ' ')"
+    return
+  fi
+  while IFS= read -r line; do
+    if ! grep -qF -- "$line" "$log"; then
+      not_ok "$2" "no line holds '$line': $(tail -n 5 "$log" | cut -c1-400 | tr '\n' ' ')"
+      return
+    fi
+  done <"$dir/expect"
+  ok "$2"
 }

@@ -65,6 +65,12 @@ demo_machine_client() {
   MACHINE_CLIENT=gatehouse-demo-machine MACHINE_SUBJECT=gatehouse-demo-machine MACHINE_SECRET=$PASSWORD
 }
 
+# demo_built_in: a server with the built-in worker.
+demo_built_in() {
+  unset MCP_WORKER_COMMAND
+  start_demo_server
+}
+
 # map_machine yes|no: whether the accounts file names the machine's client.
 map_machine() {
   local new=$ACCOUNTS.new

@@ -12,7 +12,7 @@ usage: scripts/test-conformance.sh [loopback] [auth]
              that adds the token, because the suite has no token option
 
 Without an argument: both. REQUIREMENTS (default 2025-11-25) names the set.
-EXPECT (default 82) is how many checks must pass; none may fail.
+EXPECT (default 83) is how many checks must pass; none may fail.
 EOF
 }
 case ${1:-} in -h | --help) usage; exit 0 ;; esac
@@ -20,7 +20,7 @@ case ${1:-} in -h | --help) usage; exit 0 ;; esac
 . "$(dirname "$0")/test-lib.sh"
 
 REQUIREMENTS=${REQUIREMENTS:-2025-11-25}
-EXPECT=${EXPECT:-82}
+EXPECT=${EXPECT:-83}
 modes=("$@")
 [ ${#modes[@]} -gt 0 ] || modes=(loopback auth)
 

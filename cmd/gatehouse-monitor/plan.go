@@ -136,6 +136,9 @@ func config(p *plan.Plan, pipe string) (monitor.Config, error) {
 	for i := range m.Listeners {
 		c.Listeners = append(c.Listeners, os.NewFile(uintptr(planFD+1+i), "listener"))
 	}
+	if m.Operators {
+		c.Operators = os.NewFile(uintptr(planFD+1+m.Listeners), "operators")
+	}
 	c.Guard, err = guardPipe(pipe)
 	return c, err
 }

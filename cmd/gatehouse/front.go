@@ -121,6 +121,7 @@ func serveFront(ctx context.Context, p plan.Front, f frontFiles, logger zerolog.
 	defer monitor.Close()
 	table := session.New(sessionConfig(p), monitor, logger)
 	defer table.Close()
+	monitor.Events.Sessions = func() []spawn.SessionStatus { return statuses(table, time.Now()) }
 	store := keys.NewStore(issuersOf(p), p.MaxStale, time.Now, func(gone []keys.Removed) { endWithdrawn(table, gone) })
 	cfg, err := doorConfig(p, table, store)
 	if err != nil {

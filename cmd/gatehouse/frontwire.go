@@ -18,6 +18,7 @@ import (
 	"gatehouse/cmd/internal/plan"
 	"gatehouse/router"
 	"gatehouse/session"
+	"gatehouse/session/spawn"
 )
 
 func issuersOf(p plan.Front) []identity.Issuer {
@@ -154,4 +155,15 @@ type quiet struct{ logger zerolog.Logger }
 func (q quiet) Write(b []byte) (int, error) {
 	q.logger.Debug().Str("text", strings.TrimSpace(string(b))).Msg("net/http")
 	return len(b), nil
+}
+
+// statuses describes the sessions for an operator.
+func statuses(table *session.Table, now time.Time) []spawn.SessionStatus {
+	var out []spawn.SessionStatus
+	for _, s := range table.List() {
+		out = append(out, spawn.SessionStatus{
+			PID: uint32(s.PID), Idle: uint64(max(now.Sub(s.Active).Milliseconds(), 0)), Calls: uint32(s.Calls), Stream: s.Stream, Label: s.Label,
+		})
+	}
+	return out
 }

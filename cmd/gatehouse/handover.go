@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -25,7 +26,8 @@ func reserve() error {
 	if err := unix.CloseRange(firstFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("mark descriptors close-on-exec: %w", err)
 	}
-	for fd := firstFD; fd <= firstFD+maxListeners; fd++ {
+	const last = firstFD + maxListeners + 1 // plan, listeners, operators' socket
+	for fd := firstFD; fd <= last; fd++ {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil {
 			continue
 		}
@@ -33,7 +35,7 @@ func reserve() error {
 		if err != nil {
 			return fmt.Errorf("keep descriptors free: %w", err)
 		}
-		if null > firstFD+maxListeners {
+		if null > last {
 			return unix.Close(null)
 		}
 	}
@@ -64,9 +66,10 @@ func sealed(p plan.Plan) (fd int, err error) {
 	return fd, nil
 }
 
-// handOver becomes the monitor, in this very process, with the plan and the
-// listeners as its descriptors. It returns only when that fails.
-func handOver(binDir string, p plan.Plan, lns []*net.TCPListener, environ []string) error {
+// handOver becomes the monitor, in this very process, with the plan, the listeners and
+// the operators' socket, which may be nil, as its descriptors. It returns only when
+// that fails.
+func handOver(binDir string, p plan.Plan, lns []*net.TCPListener, operators *net.UnixListener, environ []string) error {
 	program := filepath.Join(binDir, "gatehouse-monitor")
 	if err := unix.Access(program, unix.X_OK); err != nil {
 		return fmt.Errorf("start %s: %w; scripts/build.sh builds it", program, err)
@@ -76,7 +79,14 @@ func handOver(binDir string, p plan.Plan, lns []*net.TCPListener, environ []stri
 		return err
 	}
 	fds := []int{planFD}
+	handed := make([]syscall.Conn, 0, len(lns)+1)
 	for _, ln := range lns {
+		handed = append(handed, ln)
+	}
+	if operators != nil {
+		handed = append(handed, operators)
+	}
+	for _, ln := range handed {
 		raw, err := ln.SyscallConn()
 		if err != nil {
 			return fmt.Errorf("hand over listener: %w", err)

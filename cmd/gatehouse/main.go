@@ -44,6 +44,7 @@ type commands struct {
 	Login      loginCmd      `cmd:"" help:"Sign in at a server, for tokens that stay fresh."`
 	Token      tokenCmd      `cmd:"" help:"Print a fresh access token for a server."`
 	Logout     logoutCmd     `cmd:"" help:"Sign out at a server."`
+	Sessions   sessionsCmd   `cmd:"" help:"List the sessions of a running server, or end some."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 	Front      frontCmd      `cmd:"" hidden:"" help:"The front-end process; only the monitor starts it."`
 	Accounts   accountsCmd   `cmd:"" hidden:"" help:"Print the entries of an accounts file."`

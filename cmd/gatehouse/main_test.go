@@ -44,6 +44,7 @@ type handedOver struct {
 	Plan      plan.Plan
 	Sealed    bool
 	Listeners []string
+	Operators string   // where the operators' socket lies
 	Open      []string // descriptors beyond the expected ones that exec has let through
 	Environ   []string
 	Args      []string
@@ -69,7 +70,17 @@ func standInMonitor() int {
 		}
 		out.Listeners = append(out.Listeners, ln.Addr().String())
 	}
-	for fd := firstFD + 1 + out.Plan.Monitor.Listeners; fd < 64; fd++ {
+	next := firstFD + 1 + out.Plan.Monitor.Listeners
+	if out.Plan.Monitor.Operators {
+		ln, err := net.FileListener(os.NewFile(uintptr(next), "operators"))
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		out.Operators = ln.Addr().String()
+		next++
+	}
+	for fd := next; fd < 64; fd++ {
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
 			link, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 			out.Open = append(out.Open, fmt.Sprintf("%d %s", fd, link))

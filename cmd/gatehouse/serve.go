@@ -58,8 +58,13 @@ func (cmd *serveCmd) Run(s streams) error {
 	if err != nil {
 		return err
 	}
+	operators, err := bindOperators(c, lns[0].Addr().(*net.TCPAddr).Port)
+	if err != nil {
+		return err
+	}
+	p.Monitor.Operators = operators != nil
 	announce(s.err, c, lns)
-	return handOver(p.Monitor.BinDir, p, lns, s.environ)
+	return handOver(p.Monitor.BinDir, p, lns, operators, s.environ)
 }
 
 // refuse lists what is wrong with the configuration.

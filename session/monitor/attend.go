@@ -44,6 +44,7 @@ var permitted = map[phase]map[spawn.Type]func(*attendant, spawn.Frame) error{
 		spawn.TypeKill:  (*attendant).kill,
 
 		spawn.TypeInterrupt: (*attendant).interrupt,
+		spawn.TypeStatus:    (*attendant).status,
 	},
 	phaseStopping: {
 		spawn.TypeSpawn: (*attendant).refuseStopping,
@@ -51,6 +52,7 @@ var permitted = map[phase]map[spawn.Type]func(*attendant, spawn.Frame) error{
 		spawn.TypeKill:  (*attendant).kill,
 
 		spawn.TypeInterrupt: (*attendant).interrupt,
+		spawn.TypeStatus:    (*attendant).status,
 	},
 }
 
@@ -84,6 +86,7 @@ type attendant struct {
 	last   uint64             // handle given last
 	leases map[uint64]*lease  // by handle
 	closed bool               // no lease may be added
+	survey survey             //
 	ctx    context.Context    // ends with the conversation
 	cancel context.CancelFunc //
 }

@@ -297,7 +297,7 @@ func TestPermissionTableIsItsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := []string{phaseStarting: "starting", phaseServing: "serving", phaseStopping: "stopping"}
-	all := []spawn.Type{spawn.TypeHello, spawn.TypeSpawn, spawn.TypeRenew, spawn.TypeKill, spawn.TypeInterrupt}
+	all := []spawn.Type{spawn.TypeHello, spawn.TypeSpawn, spawn.TypeRenew, spawn.TypeKill, spawn.TypeInterrupt, spawn.TypeStatus}
 	for p, name := range names {
 		var got []string
 		for _, typ := range all {

@@ -66,7 +66,9 @@ type Config struct {
 	// FrontPart and KeysPart are the other processes' parts of the plan, passed on
 	// unread.
 	FrontPart, KeysPart []byte
-	Listeners           []*os.File
+	// Operators is the socket on which operators list and end sessions; nil: none.
+	Operators *os.File
+	Listeners []*os.File
 	// Guard ends (EOF) when the process above is gone; nil: there is none.
 	Guard *os.File
 	// PartEnv is added to the environment of front end and keykeeper.

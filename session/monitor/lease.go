@@ -73,6 +73,11 @@ type lease struct {
 	urgent     bool   // ended in a state in which there was no body to kill yet
 	body       body
 	timer      *time.Timer
+
+	// For operators.
+	number uint64
+	pid    int
+	since  time.Time
 }
 
 type leaseState uint8
@@ -164,6 +169,13 @@ func (l *lease) release() {
 	if len(t.all) == 0 {
 		t.empty.Broadcast()
 	}
+}
+
+// describe notes what operators are told.
+func (l *lease) describe(number uint64, pid int) {
+	l.table.mu.Lock()
+	defer l.table.mu.Unlock()
+	l.number, l.pid, l.since = number, pid, l.table.now()
 }
 
 // run gives the lease its worker. If it was ended meanwhile, so is the worker.

@@ -293,11 +293,13 @@ func (m *Monitor) spawn(a *attendant, r spawn.SpawnRequest) error {
 			return m.refusal(r.Server, &v, &as, err)
 		}
 	}
-	w, err := m.runner.start(job{server: r.Server, verdict: &v, assignment: &as}, m.number.Add(1))
+	number := m.number.Add(1)
+	w, err := m.runner.start(job{server: r.Server, verdict: &v, assignment: &as}, number)
 	if err != nil {
 		l.release()
 		return m.refusal(r.Server, &v, &as, refuse(spawn.KindUnavailable, "%v", err))
 	}
+	l.describe(number, w.child.PID())
 	m.handOver(a, r.Seq, l, w)
 	return nil
 }

@@ -39,6 +39,14 @@ func (m *Monitor) Run(ctx context.Context, signals <-chan os.Signal) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go m.host.ReapOrphans(ctx)
+	operators, err := m.openOperators()
+	if err != nil {
+		return err
+	}
+	if operators != nil {
+		defer closeOperators(operators)
+		go m.serveOperators(operators)
+	}
 	if err := m.startParts(); err != nil {
 		return err
 	}

@@ -48,6 +48,21 @@ func (t *tree) Kill() {
 	}
 }
 
+// memory is how many bytes of the tree's processes are resident. What is shared
+// counts for each of them. Without a control group it is the first process alone.
+func (t *tree) memory() (bytes int64) {
+	pids := []int{t.child.PID()}
+	if t.group != nil {
+		if all, err := t.group.Processes(); err == nil {
+			pids = all
+		}
+	}
+	for _, pid := range pids {
+		bytes += proc.Resident(pid)
+	}
+	return bytes
+}
+
 // destroy kills what is left after the first process has ended, waits until it is
 // gone and gives the group back. Without a group, what is left was handed to us.
 func (t *tree) destroy() error {

@@ -22,6 +22,7 @@ var errGone = &Error{Kind: KindUnavailable, Reason: "the monitor is gone"}
 type Client struct {
 	conn   *Conn
 	onCert func(cert, key *os.File)
+	Events Events
 	done   chan struct{} // closed when the conversation is over
 
 	wmu sync.Mutex // orders sequence numbers and writes
@@ -31,6 +32,16 @@ type Client struct {
 	pending map[uint64]chan answer // SPAWN and RENEW that wait for their answer
 	live    map[uint64]*worker     // by handle
 	err     error                  // why the conversation is over
+}
+
+// Events are what the monitor asks or brings by itself. They are called from the
+// reading goroutine and must not block. Nil ones are not answered. They must be set
+// before Ready.
+type Events struct {
+	// Plan takes the front end's part of a newer configuration, which it must close.
+	Plan func(f *os.File)
+	// Sessions describes all sessions; Seq is set for it.
+	Sessions func() []SessionStatus
 }
 
 // answer is what came for a request.
@@ -199,7 +210,7 @@ func (c *Client) handle(b []byte, fds []int) error {
 		closeAll(fds)
 		return err
 	}
-	want := map[Type]int{TypeSpawned: spawnedFDs, TypeCert: certFDs}[f.Type()]
+	want := map[Type]int{TypeSpawned: spawnedFDs, TypeCert: certFDs, TypePlan: planFDs}[f.Type()]
 	if len(fds) != want {
 		closeAll(fds)
 		return fmt.Errorf("%v with %d descriptors", f.Type(), len(fds))
@@ -221,8 +232,31 @@ func (c *Client) handle(b []byte, fds []int) error {
 			return nil
 		}
 		c.onCert(cert, key)
+	case Plan:
+		part := os.NewFile(uintptr(fds[0]), "plan")
+		if c.Events.Plan == nil {
+			part.Close()
+			return nil
+		}
+		c.Events.Plan(part)
+	case Report:
+		go c.report(f.Seq)
 	}
 	return nil
+}
+
+// report answers a Report.
+func (c *Client) report(seq uint64) {
+	if c.Events.Sessions != nil {
+		for _, s := range c.Events.Sessions() {
+			s.Seq = seq
+			s.Label = s.Label[:min(len(s.Label), maxLabel)]
+			if s.PID == 0 || c.send(func(uint64) Frame { return s }) != nil {
+				continue
+			}
+		}
+	}
+	_ = c.send(func(uint64) Frame { return SessionStatus{Seq: seq} })
 }
 
 // deliver hands an answer to its request, if somebody still waits.

@@ -26,6 +26,10 @@ const (
 
 	spawnedFDs = 4 // stdin-write, stdout-read, stderr-read, pidfd
 	certFDs    = 2 // certificate, key
+	planFDs    = 1 // the front end's part of a plan
+
+	// maxLabel is the longest label of a session, in bytes.
+	maxLabel = 16
 )
 
 // Type is the first byte of a frame.
@@ -40,12 +44,15 @@ const (
 	TypeKill  Type = 0x04
 
 	TypeInterrupt Type = 0x05
+	TypeStatus    Type = 0x06
 
 	TypeSpawned Type = 0x81
 	TypeRefused Type = 0x82
 	TypeRenewed Type = 0x83
 	TypeExited  Type = 0x84
 	TypeCert    Type = 0x85
+	TypeReport  Type = 0x86
+	TypePlan    Type = 0x87
 )
 
 // String names the type as docs/frames.md does.
@@ -61,6 +68,12 @@ func (t Type) String() string {
 		return "KILL"
 	case TypeInterrupt:
 		return "INTERRUPT"
+	case TypeStatus:
+		return "STATUS"
+	case TypeReport:
+		return "REPORT"
+	case TypePlan:
+		return "PLAN"
 	case TypeSpawned:
 		return "SPAWNED"
 	case TypeRefused:
@@ -105,6 +118,17 @@ type (
 	// InterruptRequest sends SIGINT to a worker's first process. It has no answer.
 	InterruptRequest struct{ Seq, Handle uint64 }
 
+	// SessionStatus says, for an operator, how one session is. It answers Report, once
+	// a session and then once with PID 0.
+	SessionStatus struct {
+		Seq    uint64 // of the Report
+		PID    uint32 // of the worker
+		Idle   uint64 // milliseconds since the last sign of the client
+		Calls  uint32 // running in the worker
+		Stream bool   // the client listens
+		Label  string // a short part of the session's id
+	}
+
 	// Spawned answers SpawnRequest, with four descriptors: the write end of
 	// stdin, the read ends of stdout and stderr, the pidfd.
 	Spawned struct {
@@ -136,6 +160,12 @@ type (
 		Reason string // why the monitor ended it; empty when it did not
 	}
 
+	// Report asks for a SessionStatus of each session.
+	Report struct{ Seq uint64 }
+
+	// Plan brings one descriptor: the front end's part of a newer configuration.
+	Plan struct{}
+
 	// Cert brings two descriptors: certificate and key, open for reading.
 	Cert struct{}
 )
@@ -154,6 +184,15 @@ func (KillRequest) Type() Type { return TypeKill }
 
 // Type implements Frame.
 func (InterruptRequest) Type() Type { return TypeInterrupt }
+
+// Type implements Frame.
+func (SessionStatus) Type() Type { return TypeStatus }
+
+// Type implements Frame.
+func (Report) Type() Type { return TypeReport }
+
+// Type implements Frame.
+func (Plan) Type() Type { return TypePlan }
 
 // Type implements Frame.
 func (Spawned) Type() Type { return TypeSpawned }
@@ -200,6 +239,18 @@ func (f InterruptRequest) append(b []byte) []byte {
 	return be.AppendUint64(b, f.Handle)
 }
 
+func (f SessionStatus) append(b []byte) []byte {
+	b = be.AppendUint64(b, f.Seq)
+	b = be.AppendUint32(b, f.PID)
+	b = be.AppendUint64(b, f.Idle)
+	b = be.AppendUint32(b, f.Calls)
+	stream := byte(0)
+	if f.Stream {
+		stream = 1
+	}
+	return appendString(append(b, stream), f.Label)
+}
+
 func (f Spawned) append(b []byte) []byte {
 	b = be.AppendUint64(b, f.Seq)
 	b = be.AppendUint64(b, f.Handle)
@@ -230,6 +281,10 @@ func (f Exited) append(b []byte) []byte {
 
 func (f Cert) append(b []byte) []byte { return b }
 
+func (f Report) append(b []byte) []byte { return be.AppendUint64(b, f.Seq) }
+
+func (f Plan) append(b []byte) []byte { return b }
+
 // Encode returns the frame's bytes. It fails on what the parsers would refuse.
 func Encode(f Frame) ([]byte, error) {
 	if err := check(f); err != nil {
@@ -239,7 +294,7 @@ func Encode(f Frame) ([]byte, error) {
 }
 
 // ParseRequest reads a frame of the front end: Hello, SpawnRequest, RenewRequest,
-// KillRequest or InterruptRequest. The error never holds bytes of the frame.
+// KillRequest, InterruptRequest or SessionStatus. The error never holds bytes of the frame.
 func ParseRequest(b []byte) (Frame, error) {
 	return parse(b, func(t Type, d *decoder) Frame {
 		switch t {
@@ -253,13 +308,17 @@ func ParseRequest(b []byte) (Frame, error) {
 			return KillRequest{Seq: d.uint64(), Handle: d.uint64()}
 		case TypeInterrupt:
 			return InterruptRequest{Seq: d.uint64(), Handle: d.uint64()}
+		case TypeStatus:
+			return SessionStatus{
+				Seq: d.uint64(), PID: d.uint32(), Idle: d.uint64(), Calls: d.uint32(), Stream: d.bool(), Label: d.string(),
+			}
 		}
 		return nil
 	})
 }
 
-// ParseReply reads a frame of the monitor: Spawned, Refused, Renewed, Exited or
-// Cert. The error never holds bytes of the frame.
+// ParseReply reads a frame of the monitor: Spawned, Refused, Renewed, Exited, Cert,
+// Report or Plan. The error never holds bytes of the frame.
 func ParseReply(b []byte) (Frame, error) {
 	return parse(b, func(t Type, d *decoder) Frame {
 		switch t {
@@ -276,6 +335,10 @@ func ParseReply(b []byte) (Frame, error) {
 			return Exited{Handle: d.uint64(), Code: int32(d.uint32()), Signal: d.uint32(), Reason: d.string()}
 		case TypeCert:
 			return Cert{}
+		case TypeReport:
+			return Report{Seq: d.uint64()}
+		case TypePlan:
+			return Plan{}
 		}
 		return nil
 	})
@@ -316,6 +379,14 @@ func check(f Frame) error {
 		return checkToken(f.Token, true)
 	case RenewRequest:
 		return checkToken(f.Token, false)
+	case SessionStatus:
+		switch {
+		case f.PID > 1<<30 || f.PID == 0 && (f.Label != "" || f.Idle != 0 || f.Calls != 0 || f.Stream):
+			return errors.New("impossible pid")
+		case len(f.Label) > maxLabel:
+			return errors.New("label too long")
+		}
+		return checkText(f.Label)
 	case Spawned:
 		switch {
 		case f.PID == 0 || f.PID > 1<<30:
@@ -382,6 +453,13 @@ func (d *decoder) take(n int) []byte {
 	b := d.rest[:n]
 	d.rest = d.rest[n:]
 	return b
+}
+
+// bool reads 0 or 1; anything else is like a frame that is too short.
+func (d *decoder) bool() bool {
+	b := d.byte()
+	d.short = d.short || b > 1
+	return b == 1
 }
 
 func (d *decoder) byte() byte     { return d.take(1)[0] }

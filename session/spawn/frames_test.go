@@ -27,7 +27,10 @@ var examples = []struct {
 	{Renewed{Seq: 4, Lease: 1700000000123}, "83 0000000000000004 0000018bcfe5687b"},
 	{Exited{Handle: 1, Code: -1, Signal: 9, Reason: "lease expired"},
 		"84 0000000000000001 ffffffff 00000009 000d 6c656173652065787069726564"},
+	{SessionStatus{Seq: 7, PID: 4711, Idle: 1500, Calls: 2, Stream: true, Label: "abcdef"}, "06 0000000000000007 00001267 00000000000005dc 00000002 01 0006 616263646566"},
 	{Cert{}, "85"},
+	{Report{Seq: 7}, "86 0000000000000007"},
+	{Plan{}, "87"},
 }
 
 func parseEither(b []byte) (Frame, error) {

@@ -2,6 +2,8 @@ package conf
 
 import (
 	"encoding/json"
+	"fmt"
+	"path/filepath"
 	"time"
 
 	"gatehouse/cmd/internal/plan"
@@ -30,8 +32,11 @@ type Config struct {
 	Limits   Limits
 	Lifetime Lifetime
 	Log      Log
-	origins  map[slot]Origin
-	host     Host
+
+	Operators  Operators
+	runtimeDir string // XDG_RUNTIME_DIR
+	origins    map[slot]Origin
+	host       Host
 }
 
 // Listen is where the front end listens.
@@ -119,6 +124,27 @@ type Lifetime struct {
 	plan.Lifetime
 	Replay                      plan.Replay
 	CredentialGrace, DrainLimit time.Duration
+}
+
+// Operators is how sessions are listed and ended from outside.
+type Operators struct{ Socket, Group string }
+
+// SocketRoot is where sockets lie by default when root starts the server.
+const SocketRoot = "/run/gatehouse"
+
+// OperatorsSocket is the path of the socket of a server on that port; empty for none.
+func (c *Config) OperatorsSocket(port int) string {
+	switch {
+	case c.Operators.Socket == "none":
+		return ""
+	case c.Operators.Socket != "":
+		return c.Operators.Socket
+	case c.Root():
+		return fmt.Sprintf("%s/%d.sock", SocketRoot, port)
+	case filepath.IsAbs(c.runtimeDir):
+		return filepath.Join(c.runtimeDir, fmt.Sprintf("gatehouse-%d.sock", port))
+	}
+	return filepath.Join(c.StateDir, fmt.Sprintf("operators-%d.sock", port))
 }
 
 // Log is what is written down.

@@ -135,7 +135,7 @@ func (l *loader) items(flags, env map[string]string) {
 
 // put stores a parsed value and where it comes from.
 func (l *loader) put(s *Setting, i int, v any, o Origin) {
-	if p, ok := v.(string); ok && s.Type.Name == "path" {
+	if p, ok := v.(string); ok && s.Type.Name == "path" && !(p == "none" && s.Key == "operators.socket") {
 		base := l.c.host.WorkDir
 		if o.Kind == FromFile {
 			base = l.dir
@@ -241,8 +241,9 @@ func (l *loader) derive(env map[string]string) {
 		c.Accounts.WorkerUser = "gatehouse-worker"
 	}
 	if c.StateDir == "" {
-		c.StateDir = stateDir(c.Root(), env)
+		c.StateDir = StateDir(c.Root(), func(name string) string { return env[name] })
 	}
+	c.runtimeDir = env["XDG_RUNTIME_DIR"]
 	l.shorter("lifetime.probe_timeout", &c.Lifetime.ProbeTimeout, c.Lifetime.ProbeInterval)
 	l.shorter("lifetime.reaper_interval", &c.Lifetime.ReaperInterval, c.Lifetime.Idle, c.Lifetime.Streamless, c.Lifetime.MaxLifetime, c.Lifetime.StreamLossGrace, c.Lifetime.ProbeInterval)
 	if m := &c.Limits; !l.isSet("limits.max_sessions_per_principal", 0) {
@@ -278,15 +279,15 @@ func (l *loader) shorter(key string, d *time.Duration, others ...time.Duration) 
 	}
 }
 
-// stateDir is the default of state_dir, empty when no home is known.
-func stateDir(root bool, env map[string]string) string {
+// StateDir is the default of state_dir, empty when no home is known.
+func StateDir(root bool, env func(string) string) string {
 	switch {
 	case root:
 		return "/var/lib/gatehouse"
-	case filepath.IsAbs(env["XDG_STATE_HOME"]):
-		return filepath.Join(env["XDG_STATE_HOME"], "gatehouse")
-	case filepath.IsAbs(env["HOME"]):
-		return filepath.Join(env["HOME"], ".local/state/gatehouse")
+	case filepath.IsAbs(env("XDG_STATE_HOME")):
+		return filepath.Join(env("XDG_STATE_HOME"), "gatehouse")
+	case filepath.IsAbs(env("HOME")):
+		return filepath.Join(env("HOME"), ".local/state/gatehouse")
 	}
 	return ""
 }

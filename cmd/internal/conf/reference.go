@@ -18,6 +18,7 @@ var sections = []struct{ title, prefix, intro string }{
 	{"HTTP", "http.", ""},
 	{"Limits", "limits.", ""},
 	{"Session lifetime", "lifetime.", "Combinations that cannot work are refused, naming the two settings."},
+	{"Operators", "operators.", ""},
 	{"Log", "log.", ""},
 }
 

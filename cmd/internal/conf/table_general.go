@@ -53,6 +53,17 @@ var generalRows = []Setting{
 		at:   func(c *Config, _ int) any { return &c.Log.Level },
 	},
 	{
+		Key: "operators.socket", Env: "MCP_OPERATORS_SOCKET", Flag: "operators-socket", Type: socketPath(), Ways: Always,
+		Derived: "as root `/run/gatehouse/PORT.sock`, else `gatehouse-PORT.sock` in `XDG_RUNTIME_DIR`, else `operators-PORT.sock` in `state_dir`",
+		Help:    "The socket by which `gatehouse sessions` lists and ends sessions; none for no such socket.",
+		at:      func(c *Config, _ int) any { return &c.Operators.Socket },
+	},
+	{
+		Key: "operators.group", Env: "MCP_OPERATORS_GROUP", Flag: "operators-group", Type: text(32), Default: "gatehouse-operators", Ways: Always,
+		Help: "Members of this group may use the socket, when root started the server and the group exists; else only whoever started it.",
+		at:   func(c *Config, _ int) any { return &c.Operators.Group },
+	},
+	{
 		Key: "log.trace", Env: "MCP_TRACE", Flag: "trace", Type: boolean(), Default: "false", Ways: Always,
 		Help: "Log every message of both directions, one a line, never headers, tokens or query strings. Messages hold what users work on.",
 		at:   func(c *Config, _ int) any { return &c.Log.Trace },

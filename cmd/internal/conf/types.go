@@ -87,6 +87,21 @@ func path() Type {
 	return t
 }
 
+// socketPath is path with the word none. The kernel limits its length.
+func socketPath() Type {
+	t := path()
+	t.Range = "at most 100 bytes, or `none`"
+	t.Accepts += ", or none"
+	parse := t.parse
+	t.parse = func(s string) (any, error) {
+		if len(s) > 100 {
+			return nil, errors.New("is too long for a socket")
+		}
+		return parse(s)
+	}
+	return t
+}
+
 // webAddress accepts text that looks like a URL; validate looks closer.
 func webAddress() Type {
 	return Type{

@@ -6,7 +6,8 @@
 //
 // Descriptors of the processes:
 //
-//	monitor    3 plan · 4… the listeners (Monitor.Listeners of them)
+//	monitor    3 plan · 4… the listeners (Monitor.Listeners of them) · then the
+//	           operators' socket (only when Monitor.Operators)
 //	front end  3 front-end part · 4 socket to the monitor · 5 socket to the keykeeper
 //	           (only when Front.Auth is set) · then certificate, key (only when
 //	           Front.TLS) · then the listeners
@@ -40,6 +41,7 @@ const (
 type Monitor struct {
 	RunAs     RunAs    `json:"run_as"`
 	Listeners int      `json:"listeners"`          // how many descriptors from 4 on are listeners
+	Operators bool     `json:"operators"`          // the operators' socket follows the listeners
 	BinDir    string   `json:"bin_dir"`            // where the other programs lie
 	StateDir  string   `json:"state_dir"`          // private state of the service
 	TLSCert   string   `json:"tls_cert,omitempty"` // paths, opened by the monitor

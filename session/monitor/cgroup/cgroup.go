@@ -139,6 +139,9 @@ func (g *Group) procs() ([]int, error) {
 	return pids, nil
 }
 
+// Processes are the ids of the processes in the group.
+func (g *Group) Processes() ([]int, error) { return g.procs() }
+
 // Kill kills every process in the group at once, also those being forked.
 func (g *Group) Kill() error { return kill(g.path) }
 

@@ -167,7 +167,9 @@ page_block() {
     GOPATH=$(go env GOPATH) GOCACHE=$(go env GOCACHE) npm_config_cache=$CACHE/npm
     export GOPATH GOCACHE npm_config_cache
     export PATH=$WORK/page.bin:$CACHE/python-$python/bin:$CACHE/claude/node_modules/.bin:$PATH
-    timeout 180 bash -eu run.sh </dev/null >"$log" 2>&1
+    # An input that is silent and has no end, like a person who reads.
+    mkfifo input
+    timeout 180 bash -eu run.sh <>input >"$log" 2>&1
   ) || rc=$?
   touch "$dir/expect"
   if [ "$rc" != 0 ]; then

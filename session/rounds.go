@@ -355,6 +355,7 @@ func (r *round) withdraw(m *jsonrpc.Message) {
 // park lets the call wait in the worker and asks the client.
 func (r *round) park() (Item, error) {
 	r.rounds++
+	r.call.Park()
 	number, err := r.s.held.put(r)
 	if err != nil {
 		return Item{}, err

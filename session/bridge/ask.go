@@ -90,12 +90,27 @@ func (b *Bridge) request(m *jsonrpc.Message) error {
 	return nil
 }
 
-// oldest is the oldest running call whose client can be asked, b.mu held.
+// oldest is the oldest running call whose client can be asked, b.mu held. A call
+// that waits for its client is asked only when no other runs.
 func (b *Bridge) oldest(need Capability) (found *Call) {
+	var parked *Call
+	alone := true
 	for id, c := range b.calls {
-		if c.sent && !c.closed && !c.apart && !c.Single && !c.Aside && c.Can&need == need && (need != 0 || !c.Modern) && (found == nil || id < found.id) {
-			found = c
+		switch {
+		case !c.sent || c.Aside:
+		case c.parked:
+			if c.Can&need == need && need != 0 && (parked == nil || id < parked.id) {
+				parked = c
+			}
+		default:
+			alone = false
+			if !c.closed && !c.apart && !c.Single && c.Can&need == need && (need != 0 || !c.Modern) && (found == nil || id < found.id) {
+				found = c
+			}
 		}
+	}
+	if alone {
+		return parked
 	}
 	return found
 }
@@ -105,7 +120,7 @@ func (b *Bridge) oldest(need Capability) (found *Call) {
 func (b *Bridge) deny(need Capability) {
 	var found *Call
 	for id, c := range b.calls {
-		if c.sent && c.Modern && c.Can&need != need && (found == nil || id < found.id) {
+		if c.sent && c.Modern && !c.parked && c.Can&need != need && (found == nil || id < found.id) {
 			found = c
 		}
 	}

@@ -222,7 +222,7 @@ func (b *Bridge) Running() (all, attended int) {
 			continue
 		}
 		all++
-		if !c.closed && !c.apart {
+		if !c.closed && !c.apart && !c.parked {
 			attended++
 		}
 	}

@@ -49,6 +49,7 @@ type Call struct {
 	sent   bool  // it was written to the worker, or is being written
 	closed bool  // the client left
 	apart  bool  // it lost its connection and may come back
+	parked bool  // it waits for another request of its client
 	denied Capability
 	timer  *time.Timer
 	missed int // notifications that had to make room

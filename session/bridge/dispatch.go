@@ -153,7 +153,7 @@ func (b *Bridge) logMessage(m *jsonrpc.Message) bool {
 	defer b.mu.Unlock()
 	var only *Call
 	for _, c := range b.calls {
-		if !c.sent || c.Aside || c.Modern && (c.Log == 0 || era.LogLevel(jsonrpc.Value(m.Params.Of(m.Raw), "level")) < c.Log) {
+		if !c.sent || c.Aside || c.parked || c.Modern && (c.Log == 0 || era.LogLevel(jsonrpc.Value(m.Params.Of(m.Raw), "level")) < c.Log) {
 			continue
 		}
 		if only != nil {

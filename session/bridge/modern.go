@@ -44,6 +44,13 @@ func (c *Call) Retire(ctx context.Context, limit time.Duration, reason string) {
 	c.Close()
 }
 
+// Park says that nobody waits for the call until Rebind gives it to another request.
+func (c *Call) Park() {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	c.parked = true
+}
+
 // Rebind gives a running call to another request of its client: progress goes under
 // that request's token from now on, and the worker may ask for what that request
 // declares. The response keeps the id of the request that began the call. A call
@@ -51,7 +58,7 @@ func (c *Call) Retire(ctx context.Context, limit time.Duration, reason string) {
 func (c *Call) Rebind(token []byte, o Options) {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
-	c.Options, c.denied = o, 0
+	c.Options, c.denied, c.parked = o, 0, false
 	if c.token != nil {
 		c.token = bytes.Clone(token)
 	}

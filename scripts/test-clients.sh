@@ -7,7 +7,7 @@ usage() {
 usage: scripts/test-clients.sh [--client NAME]… [--issuer demo|keycloak] [--way NAME]…
 
   --client   python, fastmcp, typescript-v1, typescript-v2, go, inspector,
-             mcp-remote, claude-code; without one: all
+             inspector-web (in headless Chromium), mcp-remote, claude-code; without one: all
   --issuer   demo (default): the embedded issuer; keycloak: a real Keycloak
   --way      header          a token in the Authorization header
              wrong           a token of another audience, and an expired one

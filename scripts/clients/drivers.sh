@@ -2,7 +2,7 @@
 # The clients: how each is installed and driven. Source it after test-lib.sh.
 # What a driver is to do it reads from the environment; person.py lists it.
 
-ALL_CLIENTS=(python fastmcp typescript-v1 typescript-v2 go inspector mcp-remote claude-code)
+ALL_CLIENTS=(python fastmcp typescript-v1 typescript-v2 go inspector inspector-web mcp-remote claude-code)
 HERE=$ROOT/scripts/clients
 export LOGIN=$ROOT/scripts/keycloak/login.py
 NODE=''
@@ -28,6 +28,7 @@ install_clients() {
       python) python_cached python-mcp mcp==2.3.0 ;;
       fastmcp) python_cached python-fastmcp fastmcp==4.2.3 ;;
       typescript-*) need_node; npm_cached typescript-sdks @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/client@2.4.0 ;;
+      inspector-web) need_packages chromium chromium-driver:chromedriver; install_clients inspector ;;
       inspector) need_node; npm_cached inspector @modelcontextprotocol/inspector@2.12.0 ;;
       mcp-remote) need_node; npm_cached mcp-remote mcp-remote@0.15.1 ;;
       claude-code) need_node; npm_cached claude @anthropic-ai/claude-code ;;
@@ -46,6 +47,9 @@ drive_typescript_v2() { MODULES=$CACHE/typescript-sdks NODE_EXTRA_CA_CERTS=$CA l
 drive_go() { limited "$WORK/gosdk"; }
 drive_inspector() {
   PROGRAM=$CACHE/inspector/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js limited python3 "$HERE/inspector.py"
+}
+drive_inspector_web() {
+  PROGRAM=$CACHE/inspector/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js limited python3 "$HERE/inspector_web.py"
 }
 drive_mcp_remote() { PROGRAM=$CACHE/mcp-remote/node_modules/mcp-remote/dist/proxy.js limited python3 "$HERE/mcp_remote.py"; }
 # drive_claude_code: Claude Code keeps its settings in HOME; it gets one of its own.
@@ -66,7 +70,7 @@ drive_claude_code() {
 # cancels NAME: whether the client can cancel a call. Inspector's command line
 # is over after one call; mcp-remote passes no cancellation on; Claude Code
 # needs a model to call anything.
-cancels() { case $1 in inspector | mcp-remote | claude-code) return 1 ;; esac; }
+cancels() { case $1 in inspector* | mcp-remote | claude-code) return 1 ;; esac; }
 # calls NAME: whether the driver calls tools.
 calls() { [ "$1" != claude-code ]; }
 # eras NAME: how the client can be told to find the protocol version.

@@ -29,7 +29,7 @@ as_account() { if [ "$(id -u)" = 0 ]; then echo "account=$PREFIX$1 "; else echo 
 full() {
   calls "$1" || return 0
   printf '%s\n' '^tools 5$' "^whoami $(as_account "$2")"
-  [ "$1" = inspector ] || echo '^progress 3$'
+  [[ $1 = inspector* ]] || echo '^progress 3$'
   if cancels "$1"; then echo '^cancelled=1$'; fi
 }
 
@@ -46,6 +46,7 @@ try() {
 prepare_header() { :; }
 way_header() {
   local era
+  [ "$1" != inspector-web ] || return 0 # the page signs in by itself
   TOKEN=$("${ISSUER_KIND}_static_token" alice)
   for era in $(eras "$1"); do
     MODE=$era
@@ -70,6 +71,7 @@ refused() {
 prepare_wrong() { :; }
 way_wrong() {
   local audience=audience expired=expired
+  [ "$1" != inspector-web ] || return 0
   # mcp-remote keeps the server's words to itself and wants a sign-in instead.
   [ "$1" != mcp-remote ] || audience='authorize this client by visiting|Client Registration rejected' expired=$audience
   MODE=legacy
@@ -103,7 +105,8 @@ can_sign_in() { [ "$1" != claude-code ]; }
 # session is the same one: the same process answers.
 prepare_refresh() { "${ISSUER_KIND}_short_tokens"; }
 way_refresh() {
-  can_sign_in "$1" && [ "$1" != inspector ] || return 0 # each call of Inspector's command line is a session
+  # Each call of Inspector's command line is a session of its own.
+  if ! can_sign_in "$1" || [[ $1 = inspector* ]]; then return 0; fi
   SIGN_IN=alice CLIENT_ID=$PUBLIC_CLIENT HOLD=$OUTLIVES
   try "$1" "own sign-in, refresh in mid-session" "^again $(as_account alice)"
   SIGN_IN='' CLIENT_ID='' HOLD=''
@@ -115,7 +118,7 @@ prepare_machine() {
   "${ISSUER_KIND}_machine_client"
 }
 way_machine() {
-  case $1 in inspector | claude-code) return 0 ;; esac # no client credentials there
+  case $1 in inspector* | claude-code) return 0 ;; esac # no client credentials there
   [ "$(id -u)" = 0 ] || return 0
   CLIENT_ID=$MACHINE_CLIENT CLIENT_SECRET=$MACHINE_SECRET
   map_machine no
@@ -144,7 +147,7 @@ page_tests() {
     claude-code) echo claude-helper claude-header ;;
     inspector) echo inspector-header ;;
     typescript-v2) echo typescript ;;
-    typescript-v1) ;;
+    typescript-v1 | inspector-web) ;;
     *) echo "$1" ;;
   esac
 }

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# What the toolsets cost beside gopls and ripgrep, on one module, in one run.
+set -euo pipefail
+usage() {
+  cat <<'HELP'
+usage: scripts/bench-toolsets.sh [--rounds N]
+
+Prints, for golang.org/x/tools (some 200 packages): the first answer after the
+start, references and implementations when warm, references after an edit,
+memory, text search, and the opening of a view of 10,000 files beside "git clone
+--shared". Machines differ and are shared: only the ratios of one table count.
+Needs gopls (go install golang.org/x/tools/gopls@v0.23.0) and rg (Debian: ripgrep).
+HELP
+}
+rounds=15
+while [ $# -gt 0 ]; do
+  case $1 in
+    --rounds) rounds=$2; shift 2 ;;
+    -h | --help) usage; exit 0 ;;
+    *) usage >&2; exit 2 ;;
+  esac
+done
+cd "$(dirname "$0")/.."
+PATH=$PATH:$(go env GOPATH)/bin
+for p in gopls:"go install golang.org/x/tools/gopls@v0.23.0" rg:"apt-get install ripgrep"; do
+  command -v "${p%%:*}" >/dev/null || { echo "bench-toolsets.sh: ${p%%:*} is missing: ${p#*:}" >&2; exit 2; }
+done
+work=$(mktemp -d)
+trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
+CGO_ENABLED=0 go build -trimpath -o "$work/" ./cmd/gatehouse-worker ./scripts/bench/toolsets
+
+# x/tools as the module cache has it, as a checkout and as a bare repository.
+cp -r "$(go list -m -f '{{.Dir}}' golang.org/x/tools)" "$work/checkout"
+chmod -R u+w "$work/checkout"
+seed() { # DIR BARE
+  export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1
+  git -C "$1" init --quiet --initial-branch=main
+  git -C "$1" add --all --force
+  git -C "$1" -c user.name=bench -c user.email=bench@localhost commit --quiet -m seed
+  git clone --quiet --bare "$1" "$2"
+}
+seed "$work/checkout" "$work/tools.git"
+# gopls keeps what it found out between starts; it begins without.
+GOPLSCACHE=$work/gopls-cache "$work/toolsets" -worker "$work/gatehouse-worker" -repo "$work/tools.git" -dir "$work/checkout" -rounds "$rounds"
+
+# A view of 10,000 files.
+mkdir "$work/many"
+printf 'module example.com/many\n\ngo 1.24\n' >"$work/many/go.mod"
+printf 'package many\n' >"$work/many/a.go"
+for i in $(seq 100); do
+  mkdir "$work/many/d$i"
+  for j in $(seq 100); do echo "$i $j" >"$work/many/d$i/f$j.txt"; done
+done
+seed "$work/many" "$work/many.git"
+"$work/toolsets" -worker "$work/gatehouse-worker" -repo "$work/many.git" -open

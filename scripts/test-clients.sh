@@ -7,7 +7,8 @@ usage() {
 usage: scripts/test-clients.sh [--client NAME]… [--issuer demo|keycloak] [--way NAME]…
 
   --client   python, fastmcp, typescript-v1, typescript-v2, go, inspector,
-             inspector-web (in headless Chromium), mcp-remote, claude-code; without one: all
+             inspector-web (in headless Chromium), mcp-remote, claude-code,
+             gatehouse (our own login, token and logout); without one: all
   --issuer   demo (default): the embedded issuer; keycloak: a real Keycloak
   --way      header          a token in the Authorization header
              wrong           a token of another audience, and an expired one

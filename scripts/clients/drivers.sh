@@ -2,7 +2,7 @@
 # The clients: how each is installed and driven. Source it after test-lib.sh.
 # What a driver is to do it reads from the environment; person.py lists it.
 
-ALL_CLIENTS=(python fastmcp typescript-v1 typescript-v2 go inspector inspector-web mcp-remote claude-code)
+ALL_CLIENTS=(python fastmcp typescript-v1 typescript-v2 go inspector inspector-web mcp-remote claude-code gatehouse)
 HERE=$ROOT/scripts/clients
 export LOGIN=$ROOT/scripts/keycloak/login.py
 NODE=''
@@ -28,6 +28,7 @@ install_clients() {
       python) python_cached python-mcp mcp==2.3.0 ;;
       fastmcp) python_cached python-fastmcp fastmcp==4.2.3 ;;
       typescript-*) need_node; npm_cached typescript-sdks @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/client@2.4.0 ;;
+      gatehouse) need_packages chromium chromium-driver:chromedriver; install_clients go ;;
       inspector-web) need_packages chromium chromium-driver:chromedriver; install_clients inspector ;;
       inspector) need_node; npm_cached inspector @modelcontextprotocol/inspector@2.12.0 ;;
       mcp-remote) need_node; npm_cached mcp-remote mcp-remote@0.15.1 ;;
@@ -52,6 +53,8 @@ drive_inspector_web() {
   PROGRAM=$CACHE/inspector/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js limited python3 "$HERE/inspector_web.py"
 }
 drive_mcp_remote() { PROGRAM=$CACHE/mcp-remote/node_modules/mcp-remote/dist/proxy.js limited python3 "$HERE/mcp_remote.py"; }
+# drive_gatehouse: our own login, token and logout; the Go SDK uses the token.
+drive_gatehouse() { GATEHOUSE=$ROOT/bin/gatehouse GOSDK=$WORK/gosdk limited "$HERE/gatehouse.sh"; }
 # drive_claude_code: Claude Code keeps its settings in HOME; it gets one of its own.
 drive_claude_code() {
   local home claude=$CACHE/claude/node_modules/.bin/claude

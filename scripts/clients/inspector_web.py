@@ -50,28 +50,6 @@ def start_inspector():
         sys.exit("Inspector did not start: " + f.read()[-1000:])
 
 
-def sign_in(browser):
-    """Fills in what the issuer shows, until the browser is back at Inspector."""
-    browser.until(lambda: not browser.url().startswith(ORIGIN), "Inspector did not go to the issuer")
-    print("asks at", browser.url().split("?")[0])
-    filled = False
-    end = time.time() + 40
-    while not browser.url().startswith(ORIGIN):
-        if not filled and browser.find("//*[@name='password']"):
-            if browser.find("//select[@name='username']"):
-                browser.click(f"//option[normalize-space()='{env('SIGN_IN')}']")
-            else:
-                browser.type("//input[@name='username']", env("SIGN_IN"))
-            browser.type("//input[@name='password']", env("PASSWORD"))
-            filled = True
-            browser.click("(//form//*[@type='submit' or self::button])[1]")
-        elif browser.find("//*[@name='accept']"):  # consent
-            browser.click("//*[@name='accept']")
-        elif time.time() > end:
-            raise RuntimeError(f"not back from {browser.url()}: {browser.text()[:600]!r}")
-        time.sleep(0.3)
-
-
 FETCH = """
 return (async () => {
   const out = {};
@@ -115,7 +93,9 @@ def main():
         switch = "//input[@role='switch' and contains(@aria-label, 'onnect')]"
         browser.until(lambda: browser.find(switch), "no switch to connect with")
         browser.script("document.querySelector('input[role=switch]').click()")
-        sign_in(browser)
+        browser.until(lambda: not browser.url().startswith(ORIGIN), "Inspector did not go to the issuer")
+        print("asks at", browser.url().split("?")[0])
+        browser.sign_in(ORIGIN, env("SIGN_IN"), env("PASSWORD"))
         browser.until(lambda: "whoami" in browser.text() or browser.find("//*[normalize-space(text())='Tools']"),
                       "not connected", 40)
         if "whoami" not in browser.text():

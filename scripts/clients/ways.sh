@@ -46,7 +46,7 @@ try() {
 prepare_header() { :; }
 way_header() {
   local era
-  [ "$1" != inspector-web ] || return 0 # the page signs in by itself
+  takes_token "$1" || return 0
   TOKEN=$("${ISSUER_KIND}_static_token" alice)
   for era in $(eras "$1"); do
     MODE=$era
@@ -71,7 +71,7 @@ refused() {
 prepare_wrong() { :; }
 way_wrong() {
   local audience=audience expired=expired
-  [ "$1" != inspector-web ] || return 0
+  takes_token "$1" || return 0
   # mcp-remote keeps the server's words to itself and wants a sign-in instead.
   [ "$1" != mcp-remote ] || audience='authorize this client by visiting|Client Registration rejected' expired=$audience
   MODE=legacy
@@ -98,6 +98,8 @@ way_registration() {
   SIGN_IN=''
 }
 
+# takes_token NAME: whether it is given a token; the others sign in by themselves.
+takes_token() { case $1 in inspector-web | gatehouse) return 1 ;; esac; }
 # can_sign_in NAME: Claude Code has no way to sign in without a terminal.
 can_sign_in() { [ "$1" != claude-code ]; }
 
@@ -118,7 +120,7 @@ prepare_machine() {
   "${ISSUER_KIND}_machine_client"
 }
 way_machine() {
-  case $1 in inspector* | claude-code) return 0 ;; esac # no client credentials there
+  case $1 in inspector* | claude-code | gatehouse) return 0 ;; esac # no client credentials there
   [ "$(id -u)" = 0 ] || return 0
   CLIENT_ID=$MACHINE_CLIENT CLIENT_SECRET=$MACHINE_SECRET
   map_machine no
@@ -147,7 +149,7 @@ page_tests() {
     claude-code) echo claude-helper claude-header ;;
     inspector) echo inspector-header ;;
     typescript-v2) echo typescript ;;
-    typescript-v1 | inspector-web) ;;
+    typescript-v1 | inspector-web | gatehouse) ;;
     *) echo "$1" ;;
   esac
 }

@@ -139,3 +139,21 @@ class Browser:
     def screenshot(self, path):
         with open(path, "wb") as f:
             f.write(base64.b64decode(self._call("GET", self.session + "/screenshot")))
+
+    def sign_in(self, until, user, password, seconds=40):
+        """Fills in what an issuer shows, until the address begins with until."""
+        filled, end = False, time.time() + seconds
+        while not self.url().startswith(until):
+            if not filled and self.find("//*[@name='password']"):
+                if self.find("//select[@name='username']"):
+                    self.click(f"//option[normalize-space()='{user}']")
+                else:
+                    self.type("//input[@name='username']", user)
+                self.type("//input[@name='password']", password)
+                filled = True
+                self.click("//form//*[@type='submit'] | //form//button[@value='allow']")
+            elif self.find("//*[@name='accept']"):  # consent, or a device's code
+                self.click("//*[@name='accept']")
+            elif time.time() > end:
+                raise RuntimeError(f"not back from {self.url()}: {self.text()[:600]!r}")
+            time.sleep(0.3)

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -458,107 +457,4 @@ func TestViewsOfOneSession(t *testing.T) {
 	if err != nil || info.Subject != "Seed" || info.Behind != 0 || len(info.Changes) != 1 || !slices.Equal(info.Changes[0].Declarations, []string{"One"}) {
 		t.Errorf("info %+v, %v", info, err)
 	}
-}
-
-func TestOtherRepositories(t *testing.T) {
-	t.Run("sha256", func(t *testing.T) {
-		w := newWorld(t, "--object-format=sha256")
-		v := w.view("alice")
-		v.edit(t, "a.go", "return 1", "return 11")
-		if res, err := v.Commit(t.Context(), ""); err != nil || len(res.Commit) != 64 {
-			t.Errorf("%+v, %v", res, err)
-		}
-		v.edit(t, "a.go", "return 2", "return 22")
-		v.set.Close("test")
-		if lost, err := w.person("alice", v.set.cfg.StateDir).Lost(t.Context()); err != nil || len(lost) != 1 {
-			t.Errorf("lost %v, %v", lost, err)
-		}
-	})
-	t.Run("with a working tree", func(t *testing.T) {
-		w := newWorld(t)
-		clone := filepath.Join(t.TempDir(), "clone")
-		w.git("", "clone", "--quiet", w.repo, clone)
-		w.repo = clone
-		v := w.view("alice")
-		v.edit(t, "a.go", "return 1", "return 11")
-		if _, err := v.Commit(t.Context(), ""); err != nil {
-			t.Fatal(err)
-		}
-		if b, err := os.ReadFile(filepath.Join(clone, "a.go")); err != nil || !strings.Contains(string(b), "return 11") {
-			t.Errorf("its working tree: %s, %v", b, err)
-		}
-		write(t, clone, "a.go", "package p // owner's edit\n")
-		v.edit(t, "a.go", "return 2", "return 22")
-		if _, err := v.Commit(t.Context(), ""); kind(err) != toolsets.Refused || !strings.Contains(err.Error(), "working tree") {
-			t.Errorf("with the owner's edits in it: %v", err)
-		}
-	})
-	t.Run("refused", func(t *testing.T) {
-		for _, c := range []struct{ repo, branch, want string }{
-			{t.TempDir(), "", "not a git repository"},
-			{"/nonexistent", "", "no such file"},
-			{newWorld(t).repo, "--upload-pack=x", "no branch"},
-			{newWorld(t).repo, "a..b", "no name for a branch"},
-			{newWorld(t).repo, "other", "no branch other"},
-		} {
-			s := NewSet(Config{Repository: c.repo, Branch: c.branch, StateDir: t.TempDir(), Account: "a", Env: []string{"PATH=" + os.Getenv("PATH")}, Now: time.Now})
-			if _, err := s.Open(t.Context(), "main"); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%+v: %v", c, err)
-			}
-		}
-		if _, err := NewSet(Config{}).Open(t.Context(), "main"); kind(err) != toolsets.Refused {
-			t.Errorf("no workspace: %v", err)
-		}
-	})
-}
-
-// TestRacingCommits has several sessions commit at once; each acknowledged
-// commit must be on the branch exactly once and the history linear.
-func TestRacingCommits(t *testing.T) {
-	w := newWorld(t)
-	const people, each = 4, 5
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	acked := map[string]bool{}
-	for p := range people {
-		v := w.view(fmt.Sprint("p", p))
-		wg.Go(func() {
-			for i := range each {
-				name := fmt.Sprintf("f%d_%d.go", p, i)
-				if err := v.WriteFile(context.Background(), name, fmt.Appendf(nil, "package p\n\nfunc F%d_%d() {}\n", p, i)); err != nil {
-					t.Error(err)
-					return
-				}
-				res, err := v.Commit(context.Background(), name)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				acked[name] = true
-				mu.Unlock()
-				_ = res
-			}
-		})
-	}
-	wg.Wait()
-	subjects := strings.Split(w.git(w.repo, "log", "--format=%s", "main"), "\n")
-	if len(subjects) != people*each+1 || len(acked) != people*each {
-		t.Fatalf("%d commits, %d acknowledged", len(subjects), len(acked))
-	}
-	for name := range acked {
-		n := 0
-		for _, s := range subjects {
-			if s == name {
-				n++
-			}
-		}
-		if n != 1 {
-			t.Errorf("%s is on the branch %d times", name, n)
-		}
-	}
-	if merges := w.git(w.repo, "rev-list", "--merges", "--count", "main"); merges != "0" {
-		t.Errorf("%s merges", merges)
-	}
-	w.git(w.repo, "fsck", "--strict")
 }

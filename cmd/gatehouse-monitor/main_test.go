@@ -180,7 +180,7 @@ func TestUnprivileged(t *testing.T) {
 	_, lines := s.worker(c, "anybody")
 	got := status(lines)
 	same(t, "worker", got, map[string]string{"Uid": four(s.runAs), "CapEff": none, "CapPrm": none, "NoNewPrivs": "1", "Umask": "0077", "Core": "0"})
-	if !strings.Contains(got["Env"], "TMPDIR="+s.plan.Monitor.StateDir+"/work/w-") || strings.Contains(got["Env"], "SECRET") {
+	if !strings.Contains(got["Env"], "TMPDIR="+s.plan.Monitor.StateDir+"/work/r-") || strings.Contains(got["Env"], "SECRET") {
 		t.Errorf("environment %s", got["Env"])
 	}
 	if r.Proof != "" || s.keykeeper().Proof != "" {

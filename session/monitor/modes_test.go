@@ -77,7 +77,7 @@ func TestSharedAccount(t *testing.T) {
 		return tmp
 	}
 	ta, tb := tmpOf(fa), tmpOf(fb)
-	if ta == "" || ta == tb || filepath.Dir(ta) != filepath.Join(r.cfg.StateDir, "work") {
+	if ta == "" || ta == tb || filepath.Dir(filepath.Dir(ta)) != filepath.Join(r.cfg.StateDir, "work") {
 		t.Errorf("TMPDIR %q and %q", ta, tb)
 	}
 	for _, f := range []map[string][]string{fa, fb} {

@@ -213,11 +213,10 @@ func (m *Monitor) uncontained(err error) {
 // setState makes the folders of the service.
 func (m *Monitor) setState(_ context.Context, root bool) error {
 	if m.cfg.Mode == ModeShared || (root && m.cfg.Mode == ModeLoopback) {
-		parent, err := world.OpenPrivate(m.cfg.StateDir)
-		if err != nil {
+		var err error
+		if m.runner.private, err = world.OpenPrivate(m.cfg.StateDir); err != nil {
 			return err
 		}
-		m.runner.private = parent
 	}
 	if !m.cfg.authenticated() {
 		return nil

@@ -209,8 +209,8 @@ func (r *rig) close() {
 			r.t.Error(err)
 		}
 	}
-	if r.m.runner.private != "" {
-		if left, _ := os.ReadDir(r.m.runner.private); len(left) != 0 {
+	if private := r.m.runner.private.Path(); private != "" {
+		if left, _ := os.ReadDir(private); len(left) != 0 {
 			r.t.Errorf("%d private folders are left", len(left))
 		}
 	}

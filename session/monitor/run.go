@@ -160,6 +160,9 @@ func (m *Monitor) finish(result error) error {
 	}
 	m.parts.Wait()
 	m.closeGroups()
+	if err := m.runner.private.Close(); err != nil {
+		m.log.Error().Err(err).Msg("private folders were not cleared away")
+	}
 	m.log.Info().Msg("stopped")
 	return result
 }

@@ -24,7 +24,7 @@ type runner struct {
 	host    *proc.Host
 	groups  atomic.Pointer[cgroup.Base] // nil: no control groups
 	workers []workerKind                // by server
-	private string                      // folder for private folders; "": nobody needs one
+	private *world.Privates             // nil: nobody needs one
 	tz      string
 	// uncontained is told when control groups turn out not to work.
 	uncontained func(error)
@@ -88,7 +88,7 @@ func (r *runner) start(j job, number uint64) (_ *running, err error) {
 	}()
 	place := world.Place{Account: *a, TZ: r.tz}
 	if j.assignment.private {
-		if w.private, err = world.NewPrivate(r.private, a.UID, a.GID); err != nil {
+		if w.private, err = r.private.New(a.UID, a.GID); err != nil {
 			return nil, err
 		}
 		place.TmpDir = w.private.Path()

@@ -223,7 +223,7 @@ func TestPrivateFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := NewPrivate(parent, uid, gid)
+	p, err := parent.New(uid, gid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,8 +231,10 @@ func TestPrivateFolder(t *testing.T) {
 	if sys := st.Sys().(*syscall.Stat_t); err != nil || sys.Uid != uid || st.Mode().Perm() != 0o700 {
 		t.Errorf("folder of uid %d, mode %v, %v", sys.Uid, st.Mode(), err)
 	}
-	if st, _ := os.Stat(parent); os.Geteuid() == 0 && st.Mode().Perm() != 0o711 {
-		t.Errorf("%s has mode %v; accounts must be able to pass and not to list", parent, st.Mode())
+	for _, dir := range []string{parent.Path(), filepath.Dir(parent.Path())} {
+		if st, _ := os.Stat(dir); os.Geteuid() == 0 && st.Mode().Perm() != 0o711 {
+			t.Errorf("%s has mode %v; accounts must be able to pass and not to list", dir, st.Mode())
+		}
 	}
 	victim := filepath.Join(t.TempDir(), "victim")
 	os.WriteFile(victim, nil, 0o644)
@@ -252,16 +254,58 @@ func TestPrivateFolder(t *testing.T) {
 	if err := (*Private)(nil).Remove(); err != nil || (*Private)(nil).Path() != "" {
 		t.Errorf("no folder: %v", err)
 	}
-	left, err := NewPrivate(parent, uid, gid)
+}
+
+// TestPrivateFoldersOfTwoServices: a service that starts removes what one that is
+// gone has left, and nothing of one that runs.
+func TestPrivateFoldersOfTwoServices(t *testing.T) {
+	uid, gid := uint32(os.Getuid()), uint32(os.Getgid())
+	if uid == 0 {
+		uid, gid = 4711, 4711
+	}
+	state := filepath.Join(reachable(t), "state")
+	victim := filepath.Join(t.TempDir(), "victim")
+	os.WriteFile(victim, nil, 0o644)
+	first, err := OpenPrivate(state)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fill(t, left.Path(), victim, uid, gid)
-	if _, err := OpenPrivate(state); err != nil {
-		t.Error(err)
+	p, err := first.New(uid, gid)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := os.Stat(left.Path()); !errors.Is(err, os.ErrNotExist) {
-		t.Error("an earlier run's folder is left")
+	fill(t, p.Path(), victim, uid, gid)
+	old := filepath.Join(state, "work", "w-old") // where services had them before
+	if err := os.Mkdir(old, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	os.Lchown(old, int(uid), int(gid))
+
+	second, err := OpenPrivate(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(filepath.Join(p.Path(), "link")); err != nil {
+		t.Errorf("the second service took away what the first one's worker uses: %v", err)
+	}
+	if _, err := os.Stat(old); !errors.Is(err, os.ErrNotExist) {
+		t.Error("a folder of before is left")
+	}
+	first.lock.Close() // as when it is killed
+	third, err := OpenPrivate(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(first.Path()); !errors.Is(err, os.ErrNotExist) {
+		t.Error("a killed service's folder is left")
+	}
+	for _, s := range []*Privates{second, third, nil} {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if left, err := os.ReadDir(filepath.Join(state, "work")); err != nil || len(left) != 0 {
+		t.Errorf("%d folders are left, %v", len(left), err)
 	}
 }
 
@@ -304,7 +348,7 @@ func TestRemovalHasOnlyTheOwnersRights(t *testing.T) {
 		t.Skip("SKIPPED: needs root")
 	}
 	parent := reachable(t)
-	p, err := NewPrivate(parent, 4711, 4711)
+	p, err := newPrivate(parent, 4711, 4711)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,7 @@ type clocks struct {
 // has ended: passes that were missed are not made up for.
 func (t *Table) reap() {
 	defer close(t.reaped)
-	timer := time.NewTimer(t.cfg.Lifetime.ReaperInterval)
+	timer := time.NewTimer(t.conf().Lifetime.ReaperInterval)
 	defer timer.Stop()
 	for {
 		select {
@@ -90,7 +90,7 @@ func (t *Table) reap() {
 					s.End(reason)
 				}
 			}
-			timer.Reset(t.cfg.Lifetime.ReaperInterval)
+			timer.Reset(t.conf().Lifetime.ReaperInterval)
 		case <-t.ctx.Done():
 			return
 		}
@@ -99,12 +99,13 @@ func (t *Table) reap() {
 
 // pass is one look at the session; it returns why it has to end, if it has.
 func (s *Session) pass() string {
-	l, now := &s.t.cfg.Lifetime, s.t.now()
+	c, now := s.t.conf(), s.t.now()
+	l := &c.Lifetime
 	s.clocks.age += l.ReaperInterval
 	if l.MaxLifetime > 0 && s.clocks.age >= l.MaxLifetime {
 		return "max lifetime"
 	}
-	if at := s.expiresAt(); !at.IsZero() && !now.Before(at.Add(s.t.cfg.CredentialGrace)) {
+	if at := s.expiresAt(); !at.IsZero() && !now.Before(at.Add(c.CredentialGrace)) {
 		return "credential expired"
 	}
 	calls, attended := s.b.Running()
@@ -153,7 +154,7 @@ func (c *clocks) count(sign int64, interval time.Duration, attended, present boo
 
 // streamLost ends the session at once when that is the policy.
 func (s *Session) streamLost() {
-	if s.t.cfg.Lifetime.StreamLossGrace != 0 {
+	if s.t.conf().Lifetime.StreamLossGrace != 0 {
 		return
 	}
 	if calls, _ := s.b.Running(); calls == 0 {

@@ -27,7 +27,7 @@ func (t *Table) Open(ctx context.Context, server uint16, c Caller, init jsonrpc.
 	if err := t.reserve(ctx, c.Principal); err != nil {
 		return nil, nil, err
 	}
-	start, cancel := context.WithTimeout(ctx, t.cfg.Lifetime.StartTimeout)
+	start, cancel := context.WithTimeout(ctx, t.conf().Lifetime.StartTimeout)
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()
 	s, response, err := t.open(start, server, c, &init)
@@ -103,7 +103,7 @@ func (t *Table) launch(ctx context.Context, k key, c Caller) (*Session, error) {
 	}
 	s := t.session(w, k, c)
 	s.b = bridge.New(w, bridge.Config{
-		MaxMessage: t.cfg.MaxMessage, MaxCalls: t.cfg.MaxCalls, RequestTimeout: t.cfg.Lifetime.RequestTimeout,
+		MaxMessage: t.conf().MaxMessage, MaxCalls: t.conf().MaxCalls, RequestTimeout: t.conf().Lifetime.RequestTimeout,
 		// Large enough to be a surprise, small enough for a worker that counts in
 		// 32 bits.
 		FirstID: uint64(binary.LittleEndian.Uint32(seed[:]) >> 2),
@@ -189,7 +189,7 @@ func (t *Table) session(w spawn.Worker, k key, c Caller) *Session {
 		t: t, key: k, worker: w, created: t.now(), keyID: c.KeyID, ackSignal: make(chan struct{}, 1),
 		log: t.log.With().Str("session", label(k.id)).Uint16("server", k.server).Str("account", w.Account()).Int("worker", w.PID()).Logger(),
 	}
-	s.replay.bounds, s.replay.tag, s.replay.now = t.cfg.Replay, s.Label(), t.cfg.Now
+	s.replay.bounds, s.replay.tag, s.replay.now = t.conf().Replay, s.Label(), t.cfg.Now
 	if !c.Expiry.IsZero() {
 		s.expiry.Store(c.Expiry.UnixNano())
 	}

@@ -64,7 +64,7 @@ type pending struct {
 // start starts a shared worker. It does not end with the request that needed it
 // first, because others may wait as well.
 func (t *Table) start(k key, c Caller, p *pending) {
-	ctx, cancel := context.WithTimeout(t.ctx, t.cfg.Lifetime.StartTimeout)
+	ctx, cancel := context.WithTimeout(t.ctx, t.conf().Lifetime.StartTimeout)
 	defer cancel()
 	if err := t.deaths.allow(k, t.now()); err != nil {
 		p.err = err
@@ -116,7 +116,7 @@ func (t *Table) greetShared(ctx context.Context, k key, c Caller, first, second 
 	if err != nil {
 		return nil, false, err
 	}
-	limit := t.cfg.Lifetime.StartTimeout
+	limit := t.conf().Lifetime.StartTimeout
 	if second != eraNone {
 		limit = min(probeLimit, limit)
 	}
@@ -135,7 +135,7 @@ func (t *Table) greetShared(ctx context.Context, k key, c Caller, first, second 
 		if !errors.Is(err, errOtherEra) {
 			break
 		}
-		limit = t.cfg.Lifetime.StartTimeout
+		limit = t.conf().Lifetime.StartTimeout
 	}
 	s.End("start: " + err.Error())
 	// A stalled or dead process says nothing about the other era.

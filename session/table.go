@@ -42,7 +42,8 @@ const (
 
 // Table holds all sessions. The zero Table admits none.
 type Table struct {
-	cfg      Config
+	cfg      Config                 // as at the start
+	live     atomic.Pointer[Config] // as it is now
 	spawner  spawn.Spawner
 	log      zerolog.Logger
 	ctx      context.Context // ends with the table
@@ -74,12 +75,6 @@ func New(cfg Config, sp spawn.Spawner, log zerolog.Logger) *Table {
 	if cfg.Rand == nil {
 		cfg.Rand = rand.Reader
 	}
-	if cfg.Lifetime.StartTimeout <= 0 {
-		cfg.Lifetime.StartTimeout = 30 * time.Second
-	}
-	if cfg.Lifetime.ReaperInterval <= 0 {
-		cfg.Lifetime.ReaperInterval = time.Minute
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	t := &Table{
 		cfg: cfg, spawner: sp, log: log, ctx: ctx, cancel: cancel,
@@ -95,9 +90,26 @@ func New(cfg Config, sp spawn.Spawner, log zerolog.Logger) *Table {
 	for server, name := range cfg.Eras {
 		t.eras.fixed[server] = map[string]eraKind{"legacy": eraLegacy, "modern": eraModern}[name]
 	}
+	t.Reconfigure(cfg)
 	go t.reap()
 	return t
 }
+
+// Reconfigure has new bounds hold from now on: caps and lifetimes for all sessions,
+// those of messages, calls and replay for new ones. Interrupt, Eras, Now and Rand stay
+// what they were.
+func (t *Table) Reconfigure(cfg Config) {
+	if cfg.Lifetime.StartTimeout <= 0 {
+		cfg.Lifetime.StartTimeout = 30 * time.Second
+	}
+	if cfg.Lifetime.ReaperInterval <= 0 {
+		cfg.Lifetime.ReaperInterval = time.Minute
+	}
+	t.live.Store(&cfg)
+}
+
+// conf is what holds now.
+func (t *Table) conf() *Config { return t.live.Load() }
 
 func (t *Table) now() time.Time { return t.cfg.Now() }
 
@@ -151,7 +163,7 @@ func (t *Table) tryReserve(p identity.Principal) (freed <-chan struct{}, victim 
 		return nil, nil, &Error{Kind: KindSessionLimit, Reason: "no table"}
 	case t.closed || t.draining.Load():
 		return nil, nil, &Error{Kind: KindDraining, Reason: "the server is stopping"}
-	case t.cfg.MaxPerPrincipal > 0 && t.held[p] >= t.cfg.MaxPerPrincipal:
+	case t.conf().MaxPerPrincipal > 0 && t.held[p] >= t.conf().MaxPerPrincipal:
 		if t.leaving[p] > 0 {
 			return t.freed, nil, nil
 		}
@@ -160,7 +172,7 @@ func (t *Table) tryReserve(p identity.Principal) (freed <-chan struct{}, victim 
 		}
 		t.unlist(victim)
 		return t.freed, victim, nil
-	case t.places >= t.cfg.MaxSessions:
+	case t.places >= t.conf().MaxSessions:
 		if t.ending > 0 {
 			return t.freed, nil, nil
 		}

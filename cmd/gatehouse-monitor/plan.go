@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 
 	"github.com/rs/zerolog"
@@ -92,9 +93,8 @@ func decodePlan(b []byte) (*plan.Plan, error) {
 	return &p, nil
 }
 
-// config says the plan in the monitor's terms and takes its descriptors, and the
-// guard's.
-func config(p *plan.Plan, pipe string) (monitor.Config, error) {
+// settingsOf says the plan in the monitor's terms.
+func settingsOf(p *plan.Plan) (monitor.Config, error) {
 	m := &p.Monitor
 	level, err := zerolog.ParseLevel(m.LogLevel)
 	if err != nil {
@@ -132,6 +132,35 @@ func config(p *plan.Plan, pipe string) (monitor.Config, error) {
 			Path: s.Path, Audiences: s.Audiences, Command: s.Worker.Command, Env: s.Worker.Env,
 			EnvFile: s.Worker.EnvFile, Cwd: s.Worker.Cwd, Settings: s.Worker.Settings,
 		})
+	}
+	if len(m.Reload.Args) > 0 {
+		c.Reload = monitor.Recipe{Argv: append([]string{filepath.Join(m.BinDir, "gatehouse")}, m.Reload.Args...), Env: m.Reload.Env, Dir: m.Reload.Dir}
+		c.Decode = decodeReload
+	}
+	c.Fixed = m.Fixed
+	return c, nil
+}
+
+// decodeReload reads a newer plan. Of descriptors it says nothing.
+func decodeReload(b []byte) (*monitor.Config, error) {
+	p, err := decodePlan(b)
+	if err != nil {
+		return nil, err
+	}
+	c, err := settingsOf(p)
+	if err != nil {
+		return nil, err
+	}
+	return &c, nil
+}
+
+// config says the plan in the monitor's terms and takes its descriptors, and the
+// guard's.
+func config(p *plan.Plan, pipe string) (monitor.Config, error) {
+	m := &p.Monitor
+	c, err := settingsOf(p)
+	if err != nil {
+		return c, err
 	}
 	for i := range m.Listeners {
 		c.Listeners = append(c.Listeners, os.NewFile(uintptr(planFD+1+i), "listener"))

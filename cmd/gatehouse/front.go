@@ -123,18 +123,11 @@ func serveFront(ctx context.Context, p plan.Front, f frontFiles, logger zerolog.
 	defer table.Close()
 	monitor.Events.Sessions = func() []spawn.SessionStatus { return statuses(table, time.Now()) }
 	store := keys.NewStore(issuersOf(p), p.MaxStale, time.Now, func(gone []keys.Removed) { endWithdrawn(table, gone) })
-	cfg, err := doorConfig(p, table, store)
-	if err != nil {
+	door := &doors{table: table, store: store, lines: lines, log: logger}
+	if err := door.open(p); err != nil {
 		return err
 	}
-	cfg.Audit = audit.New(lines)
-	if p.Trace {
-		cfg.Trace = audit.NewTrace(lines, p.TraceLimit)
-	}
-	door, err := router.New(cfg)
-	if err != nil {
-		return err
-	}
+	monitor.Events.Plan = func(f *os.File) { go door.reload(f) }
 	fault := make(chan error, len(f.listeners)+1)
 	if p.Auth {
 		go func() { fault <- fmt.Errorf("receive key sets: %w", store.Serve(ctx, f.keys)) }()
@@ -169,7 +162,7 @@ func serveFront(ctx context.Context, p plan.Front, f frontFiles, logger zerolog.
 
 // drain ends the service in order: no new sessions, no idle streams, running
 // calls for as long as the limit allows. A second signal is not waited for.
-func drain(door *router.Door, table *session.Table, server *http.Server, limit time.Duration, logger zerolog.Logger) {
+func drain(door *doors, table *session.Table, server *http.Server, limit time.Duration, logger zerolog.Logger) {
 	signal.Reset(syscall.SIGTERM, syscall.SIGINT)
 	logger.Info().Dur("limit", limit).Msg("draining")
 	door.Drain()

@@ -47,6 +47,7 @@ type commands struct {
 	Sessions   sessionsCmd   `cmd:"" help:"List the sessions of a running server, or end some."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 	Front      frontCmd      `cmd:"" hidden:"" help:"The front-end process; only the monitor starts it."`
+	Resolve    resolveCmd    `cmd:"" hidden:"" help:"Print the plan; only the monitor asks for it, at a reload."`
 	Accounts   accountsCmd   `cmd:"" hidden:"" help:"Print the entries of an accounts file."`
 	ConfigDocs configDocsCmd `cmd:"" hidden:"" help:"Print docs/config.md."`
 }
@@ -56,6 +57,7 @@ func run(args []string, s streams) int {
 	c := commands{}
 	c.Serve.addFlags()
 	c.Check.addFlags()
+	c.Resolve.addFlags()
 	code, done := exitDone, false
 	parser, err := kong.New(&c, kong.Name("gatehouse"),
 		kong.Description("Front door for MCP: TLS, bearer tokens of an OIDC issuer, and a worker process for each user that runs as the user's account."),

@@ -14,7 +14,7 @@ type serveCmd struct{ settingFlags }
 
 // Help is shown by "gatehouse serve --help".
 func (serveCmd) Help() string {
-	return `Validates the whole configuration, binds the listeners, prints where they are, and becomes the monitor, which starts everything else. SIGTERM ends it in good order; SIGHUP reads accounts and certificates again.
+	return `Validates the whole configuration, binds the listeners, prints where they are, and becomes the monitor, which starts everything else. SIGTERM ends it in good order; SIGHUP reads accounts, certificates, limits and scopes again.
 
 A flag wins over an environment variable, a variable over the file, the file over the default. docs/config.md describes every setting.
 
@@ -63,6 +63,9 @@ func (cmd *serveCmd) Run(s streams) error {
 		return err
 	}
 	p.Monitor.Operators = operators != nil
+	if p.Monitor.Reload, err = cmd.recipe(addressesOf(lns), s.environ); err != nil {
+		return err
+	}
 	announce(s.err, c, lns)
 	return handOver(p.Monitor.BinDir, p, lns, operators, s.environ)
 }

@@ -68,7 +68,7 @@ type namer interface {
 type tokenAccount struct {
 	namer  namer
 	dir    *accounts.Directory
-	policy accounts.Policy
+	policy func() accounts.Policy
 }
 
 func (t *tokenAccount) Assign(ctx context.Context, v *verdict) (assignment, error) {
@@ -76,7 +76,7 @@ func (t *tokenAccount) Assign(ctx context.Context, v *verdict) (assignment, erro
 	if err != nil {
 		return assignment{}, err
 	}
-	a, err := t.dir.ForToken(ctx, identity.Account(e.Account), t.policy)
+	a, err := t.dir.ForToken(ctx, identity.Account(e.Account), t.policy())
 	if err != nil {
 		return assignment{}, accountError(err)
 	}
@@ -117,14 +117,14 @@ func (o *ownAccount) Assign(_ context.Context, v *verdict) (assignment, error) {
 type workerAccount struct {
 	name   identity.Account
 	dir    *accounts.Directory
-	policy accounts.Policy
+	policy func() accounts.Policy
 }
 
 func (w *workerAccount) Assign(ctx context.Context, v *verdict) (assignment, error) {
 	if v.clientOwn {
 		return assignment{}, refuse(spawn.KindClientOwn, "a client's own token")
 	}
-	a, err := w.dir.ForWorkers(ctx, w.name, w.policy)
+	a, err := w.dir.ForWorkers(ctx, w.name, w.policy())
 	if err != nil {
 		return assignment{}, accountError(err)
 	}

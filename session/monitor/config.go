@@ -66,6 +66,11 @@ type Config struct {
 	// FrontPart and KeysPart are the other processes' parts of the plan, passed on
 	// unread.
 	FrontPart, KeysPart []byte
+	// Reload is how the configuration is found anew, Decode reads what that writes to
+	// its stdout, and Fixed is what can't change without a restart.
+	Reload Recipe
+	Decode func([]byte) (*Config, error)
+	Fixed  map[string]string
 	// Operators is the socket on which operators list and end sessions; nil: none.
 	Operators *os.File
 	Listeners []*os.File

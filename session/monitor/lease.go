@@ -131,6 +131,14 @@ func (t *leases) reserve(v *verdict, server uint16, a assignment, until time.Tim
 	return l, nil
 }
 
+// limit has other limits hold from now on. Workers beyond them live on.
+func (t *leases) limit(l limits) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.limits = l
+	clear(t.buckets)
+}
+
 // takeRate takes one from the principal's bucket. t.mu is held.
 func (t *leases) takeRate(p identity.Principal) error {
 	if t.limits.perPrincipal == 0 {

@@ -36,9 +36,10 @@ type Monitor struct {
 	runner *runner
 	leases *leases
 
-	front, keeper *accounts.Account // nil: our own
-	number        atomic.Uint64     // of the last worker
-	fronts        atomic.Int64      // front ends started so far
+	live          atomic.Pointer[Config] // what a reload may change, as it is now
+	front, keeper *accounts.Account      // nil: our own
+	number        atomic.Uint64          // of the last worker
+	fronts        atomic.Int64           // front ends started so far
 	stopping      atomic.Bool
 	over          chan struct{} // closed when nothing may be restarted any more
 	fatal         chan error
@@ -49,6 +50,8 @@ type Monitor struct {
 	guard     chan struct{} // closed when the process above is gone
 
 	refusals quiet // bounds what refusals write to the log
+
+	reloading sync.Mutex // one reload at a time
 
 	mu        sync.Mutex // guards what follows
 	keyring   keyring
@@ -67,6 +70,7 @@ func New(ctx context.Context, cfg Config) (*Monitor, error) {
 		cfg: cfg, log: cfg.Log, host: proc.NewHost(),
 		over: make(chan struct{}), fatal: make(chan error, 4), children: make(map[string]*proc.Child),
 	}
+	m.live.Store(&m.cfg)
 	m.leases = newLeases(m.limits(), time.Now)
 	for _, step := range []func(context.Context, bool) error{
 		m.setAccounts, m.setJudge, m.setPrograms, m.setRunner, m.setState,
@@ -79,10 +83,14 @@ func New(ctx context.Context, cfg Config) (*Monitor, error) {
 }
 
 func (m *Monitor) limits() limits {
-	l := limits{workers: m.cfg.MaxWorkers}
-	if m.cfg.authenticated() {
-		l.perPrincipal, l.perToken = m.cfg.MaxPerPrincipal, m.cfg.MaxPerToken
-		l.rate, l.burst = rate.Limit(m.cfg.SpawnRate), m.cfg.SpawnBurst
+	return m.cfg.limits()
+}
+
+func (c *Config) limits() limits {
+	l := limits{workers: c.MaxWorkers}
+	if c.authenticated() {
+		l.perPrincipal, l.perToken = c.MaxPerPrincipal, c.MaxPerToken
+		l.rate, l.burst = rate.Limit(c.SpawnRate), c.SpawnBurst
 	}
 	return l
 }
@@ -110,13 +118,11 @@ func (m *Monitor) setAccounts(ctx context.Context, root bool) error {
 	}
 	switch {
 	case m.cfg.Mode == ModeMonitor:
-		policy := m.cfg.Accounts
-		policy.DenyUsers = slices.Concat(policy.DenyUsers, []string{m.cfg.FrontUser, m.cfg.KeysUser})
-		m.assign = &tokenAccount{namer: names, dir: dir, policy: policy}
+		m.assign = &tokenAccount{namer: names, dir: dir, policy: m.policy}
 	case m.cfg.Mode == ModeSame:
 		m.assign = &sameAccount{namer: names, own: own}
 	case root:
-		w := &workerAccount{name: identity.Account(m.cfg.WorkerUser), dir: dir, policy: m.cfg.Accounts}
+		w := &workerAccount{name: identity.Account(m.cfg.WorkerUser), dir: dir, policy: m.policy}
 		if _, err := w.Assign(ctx, &verdict{}); err != nil {
 			return fmt.Errorf("account for workers: %w", err)
 		}
@@ -125,6 +131,13 @@ func (m *Monitor) setAccounts(ctx context.Context, root bool) error {
 		m.assign = &ownAccount{own: own, private: m.cfg.Mode == ModeShared}
 	}
 	return nil
+}
+
+// policy is which accounts may be used at all, now. Our own are none of them.
+func (m *Monitor) policy() accounts.Policy {
+	p := m.live.Load().Accounts
+	p.DenyUsers = slices.Concat(p.DenyUsers, []string{m.cfg.FrontUser, m.cfg.KeysUser})
+	return p
 }
 
 // namer reads the accounts file, if there is one.
@@ -265,7 +278,7 @@ func (m *Monitor) until(v *verdict) time.Time {
 	if v.served.IsZero() {
 		return time.Time{}
 	}
-	return v.served.Add(m.cfg.CredentialGrace)
+	return v.served.Add(m.live.Load().CredentialGrace)
 }
 
 // patient is the ladder for workers whose input has ended or is about to.

@@ -104,7 +104,7 @@ func (m *Monitor) serveOperator(c *net.UnixConn) {
 		uid := peerUID(c)
 		for _, w := range list {
 			m.log.Warn().Str("id", w.ID).Str("account", w.Account).Int("pid", w.PID).Int64("operator_uid", uid).Msg("ended by an operator")
-			w.lease.stop("ended by an operator", m.patient())
+			w.lease.stop("ended by an operator", ladder{0, m.cfg.KillGraceHard})
 		}
 	}
 	out.Encode(Answer{Done: len(list)})

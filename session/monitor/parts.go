@@ -227,7 +227,7 @@ func (m *Monitor) frontFiles(socket *os.File) (files []*os.File, done func(), er
 		return nil, nil, err
 	}
 	opened = append(opened, null)
-	part, err := world.SealedFile("gatehouse-front", m.cfg.FrontPart)
+	part, err := world.SealedFile("gatehouse-front", m.live.Load().FrontPart)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -69,7 +69,7 @@ func (m *Monitor) Run(ctx context.Context, signals <-chan os.Signal) error {
 		case s := <-signals:
 			switch {
 			case s == syscall.SIGHUP:
-				m.reload(ctx)
+				go m.reload(ctx)
 			case drained == nil:
 				m.log.Info().Stringer("signal", s).Msg("stopping: running calls may finish")
 				drained, first = make(chan struct{}), time.Now()
@@ -115,7 +115,7 @@ func (m *Monitor) drain(done chan<- struct{}) {
 	m.stopping.Store(true)
 	m.leases.close()
 	front := m.signalPart(frontName, syscall.SIGTERM)
-	if front != nil && !waitFor(front.Done(), m.cfg.DrainLimit+drainSlack) {
+	if front != nil && !waitFor(front.Done(), m.live.Load().DrainLimit+drainSlack) {
 		m.log.Warn().Msg("front end still runs after the drain limit; its workers end now")
 	}
 	m.leases.each(func(l *lease) { l.stop("the service is stopping", m.patient()) })
@@ -182,9 +182,18 @@ func (m *Monitor) closeGroups() {
 	}
 }
 
-// reload reads what can be read again without ending a session.
+// reload reads what can be read again without ending a session. What can't be read
+// changes nothing.
 func (m *Monitor) reload(ctx context.Context) {
+	m.reloading.Lock()
+	defer m.reloading.Unlock()
 	m.sendCert()
+	m.reconfigure(ctx)
+	m.readAccounts()
+	m.recheckAll(ctx)
+}
+
+func (m *Monitor) readAccounts() {
 	if m.byMap == nil {
 		return
 	}
@@ -195,7 +204,6 @@ func (m *Monitor) reload(ctx context.Context) {
 	}
 	m.byMap.current.Store(list)
 	m.log.Info().Int("entries", list.Len()).Msg("accounts file read again")
-	m.recheckAll(ctx)
 }
 
 // watchAccounts looks at the accounts of running workers from time to time.

@@ -1,9 +1,13 @@
 package conf
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"gatehouse/auth/identity"
@@ -41,6 +45,37 @@ func (c *Config) Plan(addresses []string) (plan.Plan, error) {
 	return p, nil
 }
 
+// reloadable are the keys, or beginnings of keys, of what a reload may change.
+var reloadable = []string{
+	"limits.", "lifetime.", "http.", "servers[].required_scopes", "servers[].extra_scopes",
+	"accounts.min_uid", "accounts.max_uid", "accounts.denied_groups", "accounts.deny_users", "accounts.require_group",
+	"accounts.shadow_lock", "accounts.allow_nologin", "accounts.allow_open_home", "log.trace",
+}
+
+// CanReload reports whether a reload may change the setting.
+func (s *Setting) CanReload() bool {
+	return slices.ContainsFunc(reloadable, func(prefix string) bool { return strings.HasPrefix(s.Key, prefix) })
+}
+
+// fixed is a digest of each value that a reload can't change, by its key.
+func (c *Config) fixed() map[string]string {
+	out := map[string]string{}
+	for _, s := range rows {
+		if s.CanReload() || !s.Ways.has(c.Way()) {
+			continue
+		}
+		for i := range c.count(s.list()) {
+			raw, err := json.Marshal(s.at(c, i))
+			if err != nil {
+				panic("conf: " + s.Key + ": " + err.Error()) // no value is of such a type
+			}
+			sum := sha256.Sum256(raw)
+			out[keyOf(s.Key, i)] = hex.EncodeToString(sum[:8])
+		}
+	}
+	return out
+}
+
 // KeyDir is where the last good key sets are kept.
 func (c *Config) KeyDir() string { return filepath.Join(c.StateDir, "keys") }
 
@@ -54,6 +89,7 @@ func (c *Config) monitor(listeners int) (plan.Monitor, error) {
 		CredentialGrace: c.Lifetime.CredentialGrace, DrainLimit: c.Lifetime.DrainLimit, MaxStale: c.Keys.MaxStale,
 		KillGrace: killGrace, KillGraceHard: killGraceHard, AccountRecheck: a.Recheck, LogLevel: c.Log.Level,
 	}
+	out.Fixed = c.fixed()
 	if c.Authenticated() {
 		out.TLSCert, out.TLSKey = c.TLS.Cert, c.TLS.Key
 		out.Tokens = c.tokens()

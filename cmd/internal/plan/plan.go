@@ -39,15 +39,19 @@ const (
 
 // Monitor is the privileged half's part.
 type Monitor struct {
-	RunAs     RunAs    `json:"run_as"`
-	Listeners int      `json:"listeners"`          // how many descriptors from 4 on are listeners
-	Operators bool     `json:"operators"`          // the operators' socket follows the listeners
-	BinDir    string   `json:"bin_dir"`            // where the other programs lie
-	StateDir  string   `json:"state_dir"`          // private state of the service
-	TLSCert   string   `json:"tls_cert,omitempty"` // paths, opened by the monitor
-	TLSKey    string   `json:"tls_key,omitempty"`
-	Tokens    []Issuer `json:"tokens,omitempty"` // empty in loopback mode
-	Servers   []Server `json:"servers"`
+	RunAs     RunAs `json:"run_as"`
+	Listeners int   `json:"listeners"` // how many descriptors from 4 on are listeners
+	// Reload is how "gatehouse" is run to find the configuration anew, and Fixed is
+	// what can't change without a restart: a digest of each such setting.
+	Reload    Recipe            `json:"reload"`
+	Fixed     map[string]string `json:"fixed,omitempty"`
+	Operators bool              `json:"operators"`          // the operators' socket follows the listeners
+	BinDir    string            `json:"bin_dir"`            // where the other programs lie
+	StateDir  string            `json:"state_dir"`          // private state of the service
+	TLSCert   string            `json:"tls_cert,omitempty"` // paths, opened by the monitor
+	TLSKey    string            `json:"tls_key,omitempty"`
+	Tokens    []Issuer          `json:"tokens,omitempty"` // empty in loopback mode
+	Servers   []Server          `json:"servers"`
 
 	AccountsFile string `json:"accounts_file,omitempty"`
 	UserIDClaim  string `json:"userid_claim,omitempty"`
@@ -70,6 +74,13 @@ type Monitor struct {
 	AccountRecheck      time.Duration `json:"account_recheck"`        // how often running workers' accounts are looked at
 	LogLevel            string        `json:"log_level"`              //
 	AllowClientOwnToken bool          `json:"allow_client_own_token"` // reserved: mapped explicitly in the accounts file
+}
+
+// Recipe is a run of "gatehouse resolve".
+type Recipe struct {
+	Args []string `json:"args,omitempty"` // empty: there is no reload
+	Env  []string `json:"env,omitempty"`
+	Dir  string   `json:"dir,omitempty"`
 }
 
 // Policy is which operating-system accounts may be used at all.

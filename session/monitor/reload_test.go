@@ -1,0 +1,141 @@
+package monitor
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gatehouse/session/spawn"
+)
+
+// recipe has the rig find its configuration anew by a shell script, whose output is a
+// JSON object of what the tests change.
+func (r *rig) recipe(script string) {
+	path := writeFile(r.t, filepath.Join(r.dir, "resolve"), "#!/bin/sh\n"+script+"\n", 0o755)
+	r.cfg.Reload = Recipe{Argv: []string{path, "resolve"}, Env: []string{"WORD=limit"}, Dir: "/"}
+	r.cfg.Fixed = map[string]string{"mode": "1", "listen.port": "2"}
+	base := r.cfg
+	r.cfg.Decode = func(b []byte) (*Config, error) {
+		next := base
+		var got struct {
+			PerPrincipal int
+			Grace        string
+			Deny         []string
+			Fixed        map[string]string
+		}
+		if err := json.Unmarshal(b, &got); err != nil {
+			return nil, errors.New("not understood")
+		}
+		next.MaxPerPrincipal, next.Fixed = got.PerPrincipal, got.Fixed
+		next.CredentialGrace, _ = time.ParseDuration(got.Grace)
+		next.Accounts.DenyUsers, next.FrontPart = got.Deny, []byte(`{"new":true}`)
+		return &next, nil
+	}
+}
+
+// answer has the recipe write that the next time.
+func (r *rig) answer(text string) {
+	writeFile(r.t, filepath.Join(r.dir, "answer"), text, 0o644)
+}
+
+func TestReloadOfTheConfiguration(t *testing.T) {
+	r := newRig(t, "exec sleep 60")
+	r.recipe(`[ "$WORD" = limit ] && [ "$1" = resolve ] && cat "` + filepath.Join(r.dir, "answer") + `"`)
+	r.start()
+	plans := make(chan string, 4)
+	socket, s := r.sit()
+	c, err := spawn.NewClient(socket, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.Events.Plan = func(f *os.File) {
+		b := make([]byte, 64)
+		n, _ := f.ReadAt(b, 0)
+		f.Close()
+		plans <- string(b[:n])
+	}
+	if err := c.Ready(); err != nil {
+		t.Fatal(err)
+	}
+	<-s.a.ready
+	r.m.setAttendant(s.a)
+	w := r.spawn(c, r.token("alice"))
+	lease := w.Lease()
+
+	const fixed = `"Fixed":{"mode":"1","listen.port":"2"}`
+	for text, want := range map[string]string{
+		"":         "not understood",
+		"nonsense": "not understood",
+		`{"PerPrincipal":1,"Fixed":{"mode":"1","listen.port":"3"}}`:           "these need a restart, and nothing was changed: listen.port",
+		`{"PerPrincipal":1,"Fixed":{"listen.port":"2"}}`:                      "nothing was changed: mode",
+		`{"PerPrincipal":1,"Fixed":{"mode":"1","listen.port":"2","tls":"4"}}`: "nothing was changed: tls",
+	} {
+		r.answer(text)
+		r.m.reload(t.Context())
+		r.log.await(t, want)
+	}
+	if len(plans) != 0 || r.m.live.Load() != &r.m.cfg {
+		t.Fatal("a bad configuration changed something")
+	}
+
+	r.answer(`{"PerPrincipal":1,"Grace":"30m",` + fixed + `}`)
+	r.m.reload(t.Context())
+	select {
+	case got := <-plans:
+		if got != `{"new":true}` {
+			t.Errorf("the front end was handed %q", got)
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("the front end was handed nothing")
+	}
+	if _, err := c.Spawn(t.Context(), spawn.Request{Token: r.token("alice")}); err == nil || !strings.Contains(err.Error(), "1 workers of this principal") {
+		t.Errorf("the old limit holds: %v", err)
+	}
+	bob := r.spawn(c, r.token("bob"))
+	if d := bob.Lease().Sub(lease); d < 29*time.Minute {
+		t.Errorf("the old grace holds: %v later", d)
+	}
+	select {
+	case <-w.Exited():
+		t.Error("a worker did not live through the reload")
+	default:
+	}
+}
+
+// An account that a reload denies has its workers end at once.
+func TestReloadDeniesAnAccount(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: accounts have rules in monitor mode only")
+	}
+	r := newRig(t, "exec sleep 60")
+	r.recipe(`cat "` + filepath.Join(r.dir, "answer") + `"`)
+	r.start()
+	c := r.front()
+	w, stays := r.spawn(c, r.token("alice")), r.spawn(c, r.token("bob"))
+	r.answer(`{"PerPrincipal":8,"Grace":"1h","Deny":["` + w.Account() + `"],"Fixed":{"mode":"1","listen.port":"2"}}`)
+	r.m.reload(t.Context())
+	if st := w.end(5 * time.Second); st.Reason != "account changed" {
+		t.Errorf("ended with %+v", st)
+	}
+	select {
+	case <-stays.Exited():
+		t.Error("another account's worker ended")
+	default:
+	}
+}
+
+func TestRecipeThatHangsOrFails(t *testing.T) {
+	r := newRig(t, "exec sleep 60")
+	r.recipe(`echo "line 3: no such key" >&2; exit 1`)
+	r.start()
+	r.m.reload(t.Context())
+	r.log.await(t, "line 3: no such key")
+	if r.m.live.Load() != &r.m.cfg {
+		t.Error("changed something")
+	}
+}

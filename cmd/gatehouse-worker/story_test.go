@@ -3,11 +3,15 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -199,8 +203,8 @@ const (
 	gamesGroup = 60
 )
 
-// TestStoryOfThreeAccounts is the life of a shared code base: two people who
-// write, one who may only read, each as their own account.
+// TestStoryOfThreeAccounts plays the story with workers alone: two people who
+// write, one who may only read, and a stranger, each as an account of their own.
 func TestStoryOfThreeAccounts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes about half a minute")
@@ -213,19 +217,34 @@ func TestStoryOfThreeAccounts(t *testing.T) {
 			t.Skip("needs the Debian package acl")
 		}
 	}
-	st := newStage(t, "--write-group", "users", "--read-group", "games")
-	if out := st.script(st.repo, "--write-group", "users", "--read-group", "games", "--check"); !strings.Contains(out, "is in order") {
-		t.Errorf("check: %s", out)
+	rights := []string{"--write-group", "users", "--read-group", "games"}
+	st := newStage(t, rights...)
+	check := func() {
+		t.Helper()
+		if out := st.script(append([]string{st.repo, "--check"}, rights...)...); !strings.Contains(out, "is in order") {
+			t.Errorf("check: %s", out)
+		}
 	}
+	check()
 	st.warmUp()
 	alice := st.person("alice", 21001, usersGroup).start()
-	bob := st.person("bob", 21002, usersGroup).start()
-	carol := st.person("carol", 21003, gamesGroup).start()
-	mallory := st.person("mallory", 21004).start()
-
+	bob := st.person("bob", 21002, usersGroup)
 	alice.must("", "status", nil, "uid 21001", "groups [100]")
-	mallory.must("other", "list_packages", nil) // may not even read
+	st.person("mallory", 21004).start().must("other", "list_packages", nil) // may not even read
+	st.play(alice, bob.start,
+		func(c *client) { _ = c.cmd.Process.Kill() },
+		st.person("carol", 21003, gamesGroup).start)
+	if log := st.git("log", "--format=%an <%ae>", "-2", "main"); log != "alice <alice@example.com>\nalice <alice@example.com>" {
+		t.Errorf("authors:\n%s", log)
+	}
+	check()
+}
 
+// play is the life of a shared code base. kill ends a worker without a word;
+// reader opens a session of an account that may read the repository and no more.
+func (s *stage) play(alice *client, asBob func() *client, kill func(*client), reader func() *client) {
+	t := s.t
+	bob := asBob()
 	// Alice reads, edits and tests a function; bob does the same to another one of the same file.
 	alice.must("", "get_function_source", args{"name": "greet.Short.Greet"}, "return \"Hi \" + name")
 	alice.must("", "define_function", fn("func (Short) Greet(name string) string {\n\treturn \"Hey \" + name\n}"), "Replaced", "[session] 1 uncommitted change in 1 file")
@@ -237,23 +256,26 @@ func TestStoryOfThreeAccounts(t *testing.T) {
 	bob.must("", "define_function", fn("func All(g Greeter, names ...string) []string {\n\tout := make([]string, 0, len(names))\n\tfor _, n := range names {\n\t\tout = append(out, g.Greet(n))\n\t}\n\treturn out\n}"))
 	alice.must("", "commit", args{"message": "Greet like friends"}, "Committed")
 	bob.must("", "commit", nil, "Committed", "Merged with 1 commit of others")
-	merged := st.git("show", "main:greet/greet.go")
+	merged := s.git("show", "main:greet/greet.go")
 	if !strings.Contains(merged, `return "Hey " + name`) || !strings.Contains(merged, "make([]string, 0, len(names))") {
 		t.Errorf("merged:\n%s", merged)
 	}
-	if log := st.git("log", "--format=%an <%ae>: %s", "-2", "main"); log != "bob <bob@example.com>: Change All\nalice <alice@example.com>: Greet like friends" {
-		t.Errorf("log:\n%s", log)
+	authors := strings.Split(s.git("log", "--format=%an: %s", "-2", "main"), "\n")
+	if !strings.HasPrefix(strings.ToLower(authors[0]), "bob") || !strings.HasSuffix(authors[0], ": Change All") ||
+		!strings.HasPrefix(strings.ToLower(authors[1]), "alice") || !strings.HasSuffix(authors[1], ": Greet like friends") {
+		t.Errorf("authors: %q", authors)
 	}
 
 	// Both edit one function: the second commit is a conflict that names the first.
 	alice.must("", "refresh", nil)
-	for _, p := range []*client{alice, bob} {
-		p.must("", "get_function_source", args{"name": "greet.Polite.Greet"})
-		p.must("", "define_function", fn(fmt.Sprintf("func (p Polite) Greet(name string) string { return %q + p.Title + name }", p.name)))
+	for who, c := range map[string]*client{"alice": alice, "bob": bob} {
+		c.must("", "get_function_source", args{"name": "greet.Polite.Greet"})
+		c.must("", "define_function", fn(fmt.Sprintf("func (p Polite) Greet(name string) string { return %q + p.Title + name }", who)))
 	}
 	alice.must("", "commit", nil)
-	head := st.git("rev-parse", "main")
-	bob.must("conflict", "commit", nil, "alice", head[:10], "Polite.Greet", "[session] 1 uncommitted change")
+	head := s.git("rev-parse", "main")
+	author, _, _ := strings.Cut(authors[1], ":")
+	bob.must("conflict", "commit", nil, "by "+author, head[:10], "Polite.Greet", "[session] 1 uncommitted change")
 	bob.must("conflict", "refresh", nil, "Polite.Greet")
 	bob.must("", "get_function_source", args{"name": "greet.Polite.Greet"}, `return "bob"`) // his work is kept
 	bob.must("", "abort", nil, "Discarded greet/greet.go (Polite.Greet)")
@@ -269,13 +291,6 @@ func TestStoryOfThreeAccounts(t *testing.T) {
 	bob.must("", "get_function_source", args{"name": "greet.Polite.Greet"})
 	bob.must("", "define_function", fn("func (p Polite) Greet(name string) string { return name }"))
 
-	// Carol may only read: she browses, edits and tests, and the file system refuses her commit.
-	carol.must("", "list_packages", nil, "example.com/sample/greet")
-	carol.must("", "define_function", fn("func Carol() int { return 1 }"), "Added")
-	carol.must("", "run_tests", args{"package": "greet"}, "passed")
-	carol.must("refused", "commit", nil, "may not write to the shared repository", "Git said", "[session]")
-	carol.must("", "get_function_source", args{"name": "greet.Carol"}) // kept
-
 	// Two windows of one person in two views.
 	bob.must("", "define_function", args{"package": "greet", "source": "func Second() {}", "view": "second"}, `opened a new view "second"`)
 	bob.must("notFound", "get_function_source", args{"name": "greet.Second"})
@@ -283,23 +298,89 @@ func TestStoryOfThreeAccounts(t *testing.T) {
 	bob.must("", "get_function_source", args{"name": "greet.Polite.Greet"}, "return name") // untouched by the other's abort
 
 	// A session that dies in mid-work leaves its work behind.
-	if err := bob.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	kill(bob)
 	bob.Close()
-	again := bob.person.start()
-	status := again.must("", "status", nil, "lost work: Lost work in 1 file of view main", "git --git-dir=")
+	status := asBob().must("", "status", nil, "lost work: Lost work in 1 file of view main", "git --git-dir=")
 	dir, rest, _ := strings.Cut(status[strings.Index(status, "--git-dir=")+len("--git-dir="):], " show ")
 	ref := strings.Fields(rest)[0]
-	if got := toolsettest.Git(t, st.dir, "-c", "safe.directory=*", "--git-dir="+dir, "show", ref+":greet/greet.go"); !strings.Contains(got, "{ return name }") {
+	if got := toolsettest.Git(t, s.dir, "-c", "safe.directory=*", "--git-dir="+dir, "show", ref+":greet/greet.go"); !strings.Contains(got, "{ return name }") {
 		t.Errorf("the lost work is not in %s %s:\n%s", dir, ref, got)
 	}
 
-	// Nothing of it harmed the repository or its rights.
-	st.git("fsck", "--strict")
-	if out := st.script(st.repo, "--write-group", "users", "--read-group", "games", "--check"); !strings.Contains(out, "is in order") {
-		t.Errorf("check afterwards: %s", out)
+	// Carol may only read: she browses, edits and tests, and the file system refuses her commit.
+	carol := reader()
+	carol.must("", "list_packages", nil, "example.com/sample/greet")
+	carol.must("", "define_function", fn("func Carol() int { return 1 }"), "Added")
+	carol.must("", "run_tests", args{"package": "greet"}, "passed")
+	carol.must("refused", "commit", nil, "may not write to the shared repository", "Git said", "[session]")
+	carol.must("", "get_function_source", args{"name": "greet.Carol"}) // kept
+	s.git("fsck", "--strict")
+}
+
+// TestStoryThroughTheFrontEnd plays the same story over TLS with bearer tokens.
+// scripts/test-toolsets.sh starts the server and sets the environment.
+func TestStoryThroughTheFrontEnd(t *testing.T) {
+	url := os.Getenv("GATEHOUSE_STORY_URL")
+	if url == "" {
+		t.Skip("scripts/test-toolsets.sh runs it")
 	}
+	pem, err := os.ReadFile(os.Getenv("GATEHOUSE_STORY_CA"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	st := &stage{t: t, dir: t.TempDir(), repo: os.Getenv("GATEHOUSE_STORY_REPOSITORY")}
+	connect := func(name string) *client {
+		t.Helper()
+		c := &client{person: &person{stage: st, name: name}, log: &bytes.Buffer{}}
+		tr := http.DefaultTransport.(*http.Transport).Clone()
+		tr.TLSClientConfig = &tls.Config{RootCAs: roots}
+		hc := &http.Client{Transport: bearer{os.Getenv("GATEHOUSE_STORY_TOKEN_" + name), tr}}
+		c.ClientSession, err = mcp.NewClient(&mcp.Implementation{Name: "story", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: hc}, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	alice := connect("alice")
+	list, err := alice.ListTools(t.Context(), nil)
+	if err != nil || len(list.Tools) != 31 {
+		t.Fatalf("%d tools, %v", len(list.Tools), err)
+	}
+	alice.must("", "status", nil, "account gatehouse-alice")
+	st.play(alice, func() *client { return connect("bob") },
+		func(c *client) {
+			m := regexp.MustCompile(`worker pid (\d+)`).FindStringSubmatch(c.must("", "status", nil, "account gatehouse-bob"))
+			pid, err := strconv.Atoi(m[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		},
+		func() *client { // from now on bob may only read
+			if out, err := exec.Command("gpasswd", "-d", "gatehouse-bob", "users").CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if out, err := exec.Command("gpasswd", "-a", "gatehouse-bob", "games").CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			return connect("bob")
+		})
+}
+
+type bearer struct {
+	token string
+	next  http.RoundTripper
+}
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
+	return b.next.RoundTrip(r)
 }
 
 // TestEndsCleanly: whatever ends a worker, nothing of it is left.

@@ -230,7 +230,7 @@ func TestStoryOfThreeAccounts(t *testing.T) {
 	alice := st.person("alice", 21001, usersGroup).start()
 	bob := st.person("bob", 21002, usersGroup)
 	alice.must("", "status", nil, "uid 21001", "groups [100]")
-	st.person("mallory", 21004).start().must("other", "list_packages", nil) // may not even read
+	st.person("mallory", 21004).start().must("refused", "list_packages", nil, "may not read the shared repository")
 	st.play(alice, bob.start,
 		func(c *client) { _ = c.cmd.Process.Kill() },
 		st.person("carol", 21003, gamesGroup).start)

@@ -49,6 +49,8 @@ type Status struct {
 	Views     []view.Info `json:"views" jsonschema:"the views that are open"`
 	MaxViews  int         `json:"max_views"`
 	Lost      []view.Lost `json:"lost" jsonschema:"uncommitted work of ended sessions that can be got back"`
+	// Problems are what could not be found out; the rest is still true.
+	Problems []string `json:"problems,omitempty"`
 }
 
 type toolset struct {
@@ -105,13 +107,14 @@ func (t toolset) status(ctx context.Context, c *toolsets.Call) (*toolsets.Result
 		info, err := v.Info(ctx)
 		unlock()
 		if err != nil {
-			return nil, err
+			st.Problems = append(st.Problems, fmt.Sprintf("look at view %q: %v", v.Name, err))
+			continue
 		}
 		st.Views = append(st.Views, info)
 	}
 	lost, err := t.ws.Views.Lost(ctx)
 	if err != nil {
-		return nil, err
+		st.Problems = append(st.Problems, fmt.Sprintf("look for lost work: %v", err))
 	}
 	st.Lost = append(st.Lost, lost...)
 	return &toolsets.Result{Text: st.text(t.now()), Data: st}, nil
@@ -145,6 +148,9 @@ func (s Status) text(now time.Time) string {
 	}
 	for _, l := range s.Lost {
 		fmt.Fprintf(&b, "\nlost work: %s (%s); to look at it: git --git-dir=%s show %s", l.Subject, age(now.Sub(l.Time)), l.Repository, l.Ref)
+	}
+	for _, p := range s.Problems {
+		b.WriteString("\nproblem: " + p)
 	}
 	return toolsets.Cut(b.String())
 }

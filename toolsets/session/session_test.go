@@ -1,6 +1,7 @@
 package session
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -106,6 +107,17 @@ func TestTransactions(t *testing.T) {
 		t.Error(got)
 	}
 	bob.Fails(toolsets.InvalidParams, "commit", map[string]any{"message": " \n"})
+}
+
+func TestStatusSurvivesALostRepository(t *testing.T) {
+	b := toolsettest.New(t, module, sets("alice"))
+	edit(t, b, "a.go", "return 1", "return 11")
+	if err := os.RemoveAll(b.Repo); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.OK("status", nil); !strings.Contains(got, "account alice") || !strings.Contains(got, "problem: look at view") {
+		t.Errorf("status: %s", got)
+	}
 }
 
 func TestOptions(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -186,6 +187,9 @@ func (s *Set) open(ctx context.Context) (*shared, error) {
 		return nil, errors.New("there is no private folder for views: the account has no home folder")
 	}
 	path, err := filepath.EvalSymlinks(s.cfg.Repository)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, s.mayNotRead()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open the shared repository: %w", err)
 	}
@@ -198,7 +202,16 @@ func (s *Set) open(ctx context.Context) (*shared, error) {
 	if err := writeConfig(s.cfg.StateDir, path, filepath.Join(path, ".git")); err != nil {
 		return nil, fmt.Errorf("write the git configuration: %w", err)
 	}
+	if f, err := os.Open(path); errors.Is(err, fs.ErrPermission) {
+		return nil, s.mayNotRead()
+	} else if err == nil {
+		f.Close()
+	}
 	return openShared(ctx, gitEnv(s.cfg.StateDir, s.cfg.Env), path, s.cfg.Branch)
+}
+
+func (s *Set) mayNotRead() error {
+	return toolsets.Failf(toolsets.Refused, "this account (%s) may not read the shared repository; whoever owns it decides who may", s.cfg.Account)
 }
 
 // newSessionDir makes a folder with a lock that lives as long as this process.

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 )
@@ -73,11 +74,11 @@ func (s *Sealer) Seal(payload, binding []byte) (string, error) {
 
 // Open returns what a state holds, or ErrState.
 func (s *Sealer) Open(state string, binding []byte) ([]byte, error) {
-	if s.now == nil || len(state) > MaxState {
+	if s.now == nil || len(state) > MaxState || strings.ContainsAny(state, "\r\n") {
 		return nil, ErrState
 	}
-	// Strict: the last character's unused bits must be zero, so that each state has
-	// one spelling.
+	// The last character's unused bits must be zero, and there are no line breaks, so
+	// that each state has one spelling.
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(state)
 	if err != nil || len(raw) < headBytes {
 		return nil, ErrState

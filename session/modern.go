@@ -49,6 +49,9 @@ func (s *Session) BeginModern(ctx context.Context, m jsonrpc.Message, mode Mode)
 		return x, nil
 	case s.modern.Load():
 		return x, s.passModern(ctx, x, &m, mode)
+	case era.Task(m.Method()):
+		x.other = &canned{refused(&m, jsonrpc.CodeMethodNotFound, "tasks are not translated between protocol versions")}
+		return x, nil
 	}
 	r, err := s.round(ctx, x, &m, mode)
 	if err != nil {

@@ -15,6 +15,10 @@ import (
 type Server struct {
 	// Version is what it answers initialize with; empty: what the client asked for.
 	Version string
+	// Era is which era it speaks: empty or "legacy", "modern", or "both".
+	Era string
+	// Capabilities is what it declares; empty: tools and logging.
+	Capabilities string
 	// OnInitialized runs when the client says that it is initialized.
 	OnInitialized func(*Conn)
 }
@@ -59,7 +63,8 @@ type Conn struct {
 	mu        sync.Mutex // guards what follows and writes
 	asked     map[int]chan message
 	lastAsk   int
-	cancelled []string // requestIds, as they came
+	cancelled []string        // requestIds, as they came
+	listening map[string]bool // ids of subscriptions
 	initParam json.RawMessage
 }
 
@@ -124,7 +129,11 @@ func (c *Conn) result(id json.RawMessage, result string) {
 // text answers a tool call with one text.
 func (c *Conn) text(id json.RawMessage, text string) {
 	quoted, _ := json.Marshal(text)
-	c.result(id, `{"content":[{"type":"text","text":`+string(quoted)+`}]}`)
+	kind := ""
+	if c.server.Era == "modern" || c.server.Era == "both" {
+		kind = `,"resultType":"complete"`
+	}
+	c.result(id, `{"content":[{"type":"text","text":`+string(quoted)+`}]`+kind+`}`)
 }
 
 func (c *Conn) serve() {
@@ -150,8 +159,11 @@ func (c *Conn) handle(m message) {
 		c.answered(m)
 	case m.ID == nil:
 		c.notified(m)
+	case m.Method == "initialize" && c.server.Era == "modern":
+		c.Line(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"unknown method: this server speaks 2026-07-28"}}`, m.ID)
 	case m.Method == "initialize":
 		c.initialize(m)
+	case c.server.Era != "" && c.server.Era != "legacy" && c.modern(m):
 	case m.Method == "ping":
 		c.result(m.ID, `{}`)
 	case m.Method == "tools/list":
@@ -188,7 +200,7 @@ func (c *Conn) initialize(m message) {
 	c.mu.Lock()
 	c.initParam = m.Params
 	c.mu.Unlock()
-	c.result(m.ID, fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"sessiontest","version":"1"}}`, p.ProtocolVersion))
+	c.result(m.ID, fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"serverInfo":{"name":"sessiontest","version":"1"}}`, p.ProtocolVersion, c.server.capabilities()))
 }
 
 func (c *Conn) answered(m message) {
@@ -221,7 +233,13 @@ func (c *Conn) notified(m message) {
 		}
 		_ = json.Unmarshal(m.Params, &p)
 		c.mu.Lock()
-		c.cancelled = append(c.cancelled, strings.TrimSpace(string(p.RequestID)))
+		id := strings.TrimSpace(string(p.RequestID))
+		c.cancelled = append(c.cancelled, id)
+		listening := c.listening[id]
+		delete(c.listening, id)
 		c.mu.Unlock()
+		if listening {
+			c.result(p.RequestID, `{"resultType":"complete"}`)
+		}
 	}
 }

@@ -20,6 +20,9 @@ type call struct {
 	Meta struct {
 		ProgressToken json.RawMessage `json:"progressToken"`
 	} `json:"_meta"`
+	RequestState   string          `json:"requestState"`
+	InputResponses json.RawMessage `json:"inputResponses"`
+
 	id json.RawMessage
 }
 
@@ -55,6 +58,10 @@ func init() {
 		"twice":      twice,   // answers twice
 		"flood":      flood,   // n notifications as fast as it can, then an answer
 		"no-newline": noNewline,
+		"need":       need,   // asks, and fails with an error when the answer is one
+		"change":     change, // a notification of that method; text is its uri
+		"who":        who,
+		"input":      input, // asks n times by input_required, then answers
 		"ping":       func(c *Conn, p call) { c.text(p.id, c.Ask("ping", "{}")) },
 		"block":      block, // reads nothing until ms have passed or, with the text "obeys", a SIGINT comes
 		"batch":      batch, // a log message and the answer in one array
@@ -109,6 +116,14 @@ func notify(c *Conn, p call) {
 }
 
 func ask(c *Conn, p call) { c.text(p.id, c.Ask(p.Arguments.Method, p.params())) }
+
+func need(c *Conn, p call) {
+	if answer := c.Ask(p.Arguments.Method, p.params()); strings.HasPrefix(answer, "error") {
+		c.Line(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"failed"}}`, p.id)
+		return
+	}
+	c.text(p.id, "done")
+}
 
 func cancelled(c *Conn, p call) {
 	c.mu.Lock()

@@ -47,7 +47,7 @@ func (d *Door) modern(v *visit, r *http.Request, s *server, c auth.Caller, m *js
 			return
 		}
 	}
-	v.line.Account = sess.Account()
+	v.line.Session, v.line.Account = sess.Label(), sess.Account()
 	v.traceIn()
 	if ref := checkParams(r, sess, m); ref != nil {
 		v.refuse(ref)

@@ -77,7 +77,12 @@ func (s *Session) ID() string { return s.key.id }
 // Label is a short part of the id that may stand in logs.
 func (s *Session) Label() string { return label(s.key.id) }
 
-func label(id string) string { return id[:min(len(id), 6)] }
+func label(id string) string {
+	if id == "" {
+		return "shared"
+	}
+	return id[:min(len(id), 6)]
+}
 
 // ProtocolVersion is the version agreed with the client.
 func (s *Session) ProtocolVersion() string { return s.version }

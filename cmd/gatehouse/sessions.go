@@ -13,6 +13,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"gatehouse/cmd/internal/conf"
 )
 
@@ -162,7 +164,7 @@ func (cmd *sessionsEndCmd) Run(s streams, parent *sessionsCmd) error {
 // ask sends one request and passes the lines of the answer on, without the last,
 // which says how many sessions it was about.
 func (cmd *sessionsCmd) ask(q operatorRequest, line func([]byte) error) (int, error) {
-	path, err := cmd.socket()
+	path, err := cmd.socket(socketPlaces())
 	if err != nil {
 		return 0, err
 	}
@@ -199,11 +201,9 @@ func (cmd *sessionsCmd) ask(q operatorRequest, line func([]byte) error) (int, er
 	}
 }
 
-// socket is the one that was named, or the only one there is.
-func (cmd *sessionsCmd) socket() (string, error) {
-	if cmd.Socket != "" {
-		return cmd.Socket, nil
-	}
+// socketPlaces are patterns of where servers put their sockets by default; the star
+// is the port.
+func socketPlaces() []string {
 	places := []string{filepath.Join(conf.SocketRoot, "*.sock")}
 	if d := os.Getenv("XDG_RUNTIME_DIR"); d != "" {
 		places = append(places, filepath.Join(d, "gatehouse-*.sock"))
@@ -211,20 +211,38 @@ func (cmd *sessionsCmd) socket() (string, error) {
 	if d := conf.StateDir(os.Geteuid() == 0, os.Getenv); d != "" {
 		places = append(places, filepath.Join(d, "operators-*.sock"))
 	}
-	var found []string
+	return places
+}
+
+// socket is the one that was named, or the only one there is in these places that
+// may be used.
+func (cmd *sessionsCmd) socket(places []string) (string, error) {
+	if cmd.Socket != "" {
+		return cmd.Socket, nil
+	}
+	var found, closed []string
 	for _, p := range places {
+		if cmd.Port != 0 {
+			p = strings.Replace(p, "*", fmt.Sprint(cmd.Port), 1)
+		}
 		list, _ := filepath.Glob(p) // the patterns are sound
 		for _, f := range list {
-			if cmd.Port == 0 || strings.HasSuffix(f, fmt.Sprintf("%d.sock", cmd.Port)) {
+			if unix.Access(f, unix.W_OK) == nil {
 				found = append(found, f)
+			} else {
+				closed = append(closed, f)
 			}
 		}
 	}
-	switch len(found) {
-	case 0:
-		return "", errors.New("no server's socket was found; --socket names it")
-	case 1:
+	switch {
+	case len(found) == 1:
 		return found[0], nil
+	case len(found) > 1:
+		return "", fmt.Errorf("several servers run here; choose one with --socket or --port: %s", strings.Join(found, ", "))
+	case len(closed) > 0:
+		return "", fmt.Errorf("%s is not for this account: root, whoever started the server and the members of operators.group may use it", strings.Join(closed, ", "))
+	case cmd.Port != 0:
+		return "", fmt.Errorf("no server's socket was found for port %d; --socket names it (operators.socket), and without --port any server here is found", cmd.Port)
 	}
-	return "", fmt.Errorf("several servers run here; choose one with --socket or --port: %s", strings.Join(found, ", "))
+	return "", errors.New("no server's socket was found; --socket names it (operators.socket)")
 }

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestSessionsSocket: a port is the whole number, and what another account's server
+// has is not offered.
+func TestSessionsSocket(t *testing.T) {
+	dir := t.TempDir()
+	short, err := os.MkdirTemp("", "ops") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(short) })
+	for _, name := range []string{"gatehouse-8443.sock", "gatehouse-443.sock", "closed-443.sock"} {
+		l, err := net.Listen("unix", filepath.Join(short, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+	}
+	if err := os.Chmod(filepath.Join(short, "closed-443.sock"), 0); err != nil {
+		t.Fatal(err)
+	}
+	own, foreign := filepath.Join(short, "gatehouse-*.sock"), filepath.Join(short, "closed-*.sock")
+	for _, c := range []struct {
+		name   string
+		cmd    sessionsCmd
+		places []string
+		want   string
+		err    string
+		asUser bool // root may use every socket
+	}{
+		{name: "named", cmd: sessionsCmd{Socket: "/a"}, places: []string{own}, want: "/a"},
+		{name: "end of another port", cmd: sessionsCmd{Port: 443}, places: []string{own}, want: filepath.Join(short, "gatehouse-443.sock")},
+		{name: "the longer port", cmd: sessionsCmd{Port: 8443}, places: []string{own}, want: filepath.Join(short, "gatehouse-8443.sock")},
+		{name: "no such port", cmd: sessionsCmd{Port: 43}, places: []string{own}, err: "for port 43"},
+		{name: "none", places: []string{filepath.Join(dir, "*.sock")}, err: "--socket"},
+		{name: "several", places: []string{own}, err: "several servers"},
+		{name: "ours beside a foreign one", cmd: sessionsCmd{Port: 443}, places: []string{foreign, own}, want: filepath.Join(short, "gatehouse-443.sock"), asUser: true},
+		{name: "a foreign one", places: []string{foreign}, err: "is not for this account", asUser: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.asUser && os.Geteuid() == 0 {
+				t.Skip("root may use every socket")
+			}
+			got, err := c.cmd.socket(c.places)
+			if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%q, %v; want %q, %q", got, err, c.want, c.err)
+			}
+		})
+	}
+}

@@ -24,7 +24,9 @@ func (k *checker) accounts(ctx context.Context) {
 	}
 	file := k.c.Accounts.File
 	if file == "" {
-		k.say(okay, "accounts", "named by the claim %s", k.c.Accounts.UserIDClaim)
+		if claim := k.c.Accounts.UserIDClaim; claim != "" { // else the configuration was refused for it
+			k.say(okay, "accounts", "named by the claim %s", claim)
+		}
 		return
 	}
 	m, err := accounts.ReadMap(file, k.c.EUID())

@@ -60,6 +60,9 @@ func (k *checker) found(topic string, is conf.Issuer, r issuer.Result, now time.
 		k.say(okay, topic, "left out: %s", line)
 	}
 	if r.Date.IsZero() {
+		if is.JWKSFile == "" {
+			k.say(okay, topic, "its answer has no Date, so the clocks were not compared: --token-stdin with a fresh token shows a difference")
+		}
 		return
 	}
 	skew := r.Date.Sub(now)

@@ -109,6 +109,7 @@ func TestCheckOutside(t *testing.T) {
 		{name: "clocks a little apart", prepare: func() {
 			s.issuer.KeysHeader("Date", time.Now().Add(-15*time.Second).UTC().Format("Mon, 02 Jan 2006 15:04:05 GMT"))
 		}, want: []string{"warn  issuer ", "apart"}},
+		{name: "no clock to compare", prepare: func() { s.issuer.KeysHeader("Date", "") }, want: []string{"clocks were not compared: --token-stdin"}},
 		{name: "certificate expired", env: []string{"MCP_TLS_CERT=" + s.write(t, "old.pem", expired), "MCP_TLS_KEY=" + s.write(t, "old.key", expiredKey)}, code: exitFailed, want: []string{"FAIL  certificate: certificate expired"}},
 		{name: "certificate expires soon", env: []string{"MCP_TLS_CERT=" + s.write(t, "soon.pem", soon), "MCP_TLS_KEY=" + s.write(t, "soon.key", soonKey)}, want: []string{"warn  certificate: certificate expires in 2 days"}},
 		{name: "certificate of another host", env: []string{"MCP_AUDIENCE=https://elsewhere.test:8443/mcp"}, code: exitFailed, want: []string{"FAIL  certificate: certificate does not name elsewhere.test"}},

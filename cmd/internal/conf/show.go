@@ -24,7 +24,11 @@ func (c *Config) Show(w io.Writer) error {
 				if !s.Ways.has(way) {
 					continue
 				}
-				if _, err := fmt.Fprintf(t, "  %s\t%s\t%s\n", keyOf(s.Key, i), c.shown(s, i), c.origins[slot{s.Key, i}]); err != nil {
+				text := c.shown(s, i)
+				if s.Key == "operators.socket" && c.Operators.Socket == "" && c.Listen.Port > 0 {
+					text = c.OperatorsSocket(c.Listen.Port)
+				}
+				if _, err := fmt.Fprintf(t, "  %s\t%s\t%s\n", keyOf(s.Key, i), text, c.origins[slot{s.Key, i}]); err != nil {
 					return err
 				}
 			}

@@ -1,6 +1,6 @@
 package conf
 
-const emptyEnvironment = "no more than the account's own (HOME, USER, LOGNAME, SHELL, PATH, LANG)"
+const emptyEnvironment = "no more than the account's own (HOME, USER, LOGNAME, SHELL, PATH, LANG), and TMPDIR where several share an account"
 
 var serverRows = []Setting{
 	{

@@ -53,6 +53,7 @@ func (l *loader) accounts() {
 	a := &l.c.Accounts
 	file, claim := l.isSet(fileKey, 0), l.isSet(claimKey, 0)
 	switch {
+	case !file && !claim && l.c.RunAs == "": // said by running
 	case !file && !claim:
 		l.refuse("", "run_as %s needs to know which account a principal has: set %s, or %s", l.c.RunAs, name(fileKey, 0), name(claimKey, 0))
 	case file && claim:

@@ -25,8 +25,7 @@ type cli struct {
 func main() {
 	var c cli
 	k := kong.Parse(&c, kong.Name("gatehouse-demo"),
-		kong.Description("The embedded OpenID issuer of Gatehouse's demo. It has two users, alice and bob, and serves loopback only."),
-		kong.UsageOnError())
+		kong.Description("The embedded OpenID issuer of Gatehouse's demo. It has two users, alice and bob, and serves loopback only."))
 	if err := k.Run(); err != nil {
 		fmt.Fprintf(os.Stderr, "gatehouse-demo: %v\n", err)
 		os.Exit(1)

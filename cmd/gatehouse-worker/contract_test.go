@@ -98,6 +98,12 @@ func TestDeclarations(t *testing.T) {
 		if err := json.Unmarshal(raw, &s); err != nil || s.Extra != false || s.Schema != toolsets.Draft {
 			t.Errorf("%s: the input schema is not closed: %s", tool.Name, raw)
 		}
+		for _, p := range tool.Params {
+			// Clients read patterns as ECMA-262: flags in front and \A, \z are not in it.
+			if strings.Contains(p.Pattern, "(?") || strings.Contains(p.Pattern, `\A`) || strings.Contains(p.Pattern, `\z`) {
+				t.Errorf("%s: the pattern %q of %s is none of JSON Schema", tool.Name, p.Pattern, p.Name)
+			}
+		}
 		if strings.HasPrefix(tool.Name, "list_") != tool.Paged && !strings.HasPrefix(tool.Name, "find_") && tool.Name != "search_source" {
 			t.Errorf("%s: paged is %v", tool.Name, tool.Paged)
 		}

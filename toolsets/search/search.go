@@ -39,7 +39,7 @@ func New(ws *workspace.Workspace) toolsets.Toolset {
 				Output:      toolsets.OutputOf[toolsets.Page[Hit]](), Call: s.callers},
 			{Name: "search_source", Title: "Search the source", Viewed: true, Paged: true, ReadOnly: true, Idempotent: true,
 				Params: []toolsets.Param{
-					{Name: "pattern", Type: toolsets.String, Required: true, Pattern: `(?s)^.+$`, PatternText: "text that is not empty",
+					{Name: "pattern", Type: toolsets.String, Required: true, Pattern: `^[\s\S]+$`, PatternText: "text that is not empty",
 						Meaning: "Text to find as it stands, or /regexp/ in Go's syntax."},
 					{Name: "package", Type: toolsets.String, Meaning: "Search this package alone: import path, or its last element where that is unambiguous."},
 				},

@@ -415,7 +415,7 @@ func TestEndsCleanly(t *testing.T) {
 		if !strings.Contains(s.log.String(), "uncommitted work was thrown away and can be got back") {
 			t.Errorf("%s: the log does not say what was lost:\n%s", name, s.log)
 		}
-		if left, _ := filepath.Glob(filepath.Join(p.home, ".local/state/gatehouse-worker/sessions/*")); len(left) != 0 {
+		if left, _ := filepath.Glob(filepath.Join(p.home, ".local/state/gatehouse-worker/sessions/*/*")); len(left) != 0 {
 			t.Errorf("%s: left %v", name, left)
 		}
 		if kids := children(pid); len(kids) != 0 {

@@ -3,6 +3,8 @@ package view
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -89,14 +91,15 @@ func plain(stderr []byte) string {
 	return s
 }
 
-// gitEnv is the environment of every git command, below the folder state.
-func gitEnv(state string, base []string) []string {
+// gitEnv is the environment of every git command: its home is below the folder
+// state, its only configuration the given file.
+func gitEnv(state, config string, base []string) []string {
 	return run.Env(base, []string{
 		"HOME=" + filepath.Join(state, "home"),
 		"XDG_CONFIG_HOME=" + filepath.Join(state, "home"),
 		"LC_ALL=C",
 		"GIT_CONFIG_NOSYSTEM=1",
-		"GIT_CONFIG_GLOBAL=" + filepath.Join(state, "gitconfig"),
+		"GIT_CONFIG_GLOBAL=" + config,
 		"GIT_ATTR_NOSYSTEM=1",
 		"GIT_TERMINAL_PROMPT=0",
 		"GIT_ASKPASS=/bin/false",
@@ -111,27 +114,35 @@ func gitEnv(state string, base []string) []string {
 // writeConfig writes the only git configuration there is beside the
 // repositories' own. A repository of another account is refused as "dubious
 // ownership" unless safe.directory names it, and only a configuration file of
-// the "global" kind may do so.
-func writeConfig(state string, repository ...string) error {
+// the "global" kind may do so. Each repository has a file of its own, because an
+// account may have workers on several.
+func writeConfig(state, repository string) (string, error) {
 	var b strings.Builder
 	b.WriteString("[core]\n\tautocrlf = false\n\tattributesFile = /dev/null\n\texcludesFile = /dev/null\n\tuntrackedCache = false\n" +
 		"[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[commit]\n\tgpgSign = false\n[push]\n\tgpgSign = false\n" +
 		"[submodule]\n\trecurse = false\n[fetch]\n\trecurseSubmodules = false\n[advice]\n\tdetachedHead = false\n[safe]\n")
-	for _, r := range repository {
+	for _, r := range []string{repository, filepath.Join(repository, ".git")} {
 		b.WriteString("\tdirectory = " + quoteConfig(r) + "\n")
 	}
 	if err := os.MkdirAll(filepath.Join(state, "home"), 0o700); err != nil {
-		return err
+		return "", err
 	}
-	tmp, err := os.CreateTemp(state, "gitconfig-*")
+	tmp, err := os.CreateTemp(state, ".gitconfig-*")
 	if err != nil {
-		return err
+		return "", err
 	}
 	_, err = tmp.WriteString(b.String())
 	if err = errors.Join(err, tmp.Close()); err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
+		return "", errors.Join(err, os.Remove(tmp.Name()))
 	}
-	return os.Rename(tmp.Name(), filepath.Join(state, "gitconfig"))
+	name := filepath.Join(state, "gitconfig-"+nameOf(repository))
+	return name, os.Rename(tmp.Name(), name)
+}
+
+// nameOf makes a short file name of a path.
+func nameOf(path string) string {
+	sum := sha256.Sum256([]byte(path))
+	return hex.EncodeToString(sum[:8])
 }
 
 func quoteConfig(s string) string {

@@ -2,8 +2,6 @@ package view
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -28,8 +26,7 @@ const lostPrefix = "refs/gatehouse/lost/"
 
 // lostRepo is the account's private repository for lost work on a shared one.
 func (s *Set) lostRepo(sh *shared) git {
-	sum := sha256.Sum256([]byte(sh.path))
-	dir := filepath.Join(s.cfg.StateDir, "lost", hex.EncodeToString(sum[:8])+".git")
+	dir := filepath.Join(s.cfg.StateDir, "lost", nameOf(sh.path)+".git")
 	return git{env: sh.env, dir: dir, gitDir: dir}
 }
 
@@ -53,7 +50,7 @@ func (s *Set) Lost(ctx context.Context) ([]Lost, error) {
 	if !s.Configured() || s.cfg.StateDir == "" {
 		return nil, nil
 	}
-	orphans, err := filepath.Glob(filepath.Join(s.cfg.StateDir, "sessions", "*-*"))
+	orphans, err := filepath.Glob(filepath.Join(s.cfg.StateDir, "sessions", "*", "*-*"))
 	if err != nil {
 		return nil, err
 	}
@@ -131,9 +128,15 @@ func (s *Set) keep(ctx context.Context, sh *shared, g git, name, reason string) 
 	return ref, err
 }
 
+// sessions is the folder of all sessions of this account on a shared repository.
+func (s *Set) sessions(sh *shared) string {
+	return filepath.Join(s.cfg.StateDir, "sessions", nameOf(sh.path))
+}
+
 // recoverOrphans takes in the folders of workers that ended without cleaning up.
 func (s *Set) recoverOrphans(ctx context.Context, sh *shared) {
-	dirs, err := os.ReadDir(filepath.Join(s.cfg.StateDir, "sessions"))
+	sessions := s.sessions(sh)
+	dirs, err := os.ReadDir(sessions)
 	if err != nil {
 		return
 	}
@@ -141,7 +144,7 @@ func (s *Set) recoverOrphans(ctx context.Context, sh *shared) {
 	own := s.dir
 	s.mu.Unlock()
 	for _, d := range dirs {
-		dir := filepath.Join(s.cfg.StateDir, "sessions", d.Name())
+		dir := filepath.Join(sessions, d.Name())
 		if dir == own {
 			continue
 		}

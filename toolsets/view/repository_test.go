@@ -65,6 +65,41 @@ func TestOtherRepositories(t *testing.T) {
 	})
 }
 
+// TestSeveralRepositoriesOfOneAccount: workers on different repositories share
+// the account's private folder and nothing in it.
+func TestSeveralRepositoriesOfOneAccount(t *testing.T) {
+	a, b := newWorld(t), newWorld(t)
+	if os.Getuid() == 0 { // then Git asks who owns a repository
+		for _, w := range []*world{a, b} {
+			if err := os.Chown(w.repo, 12345, 12345); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	state := t.TempDir()
+	var views []*View
+	for _, w := range []*world{a, b} {
+		v, err := w.person("alice", state).Open(t.Context(), "main")
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.edit(t, "a.go", "return 1", "return 11")
+		views = append(views, v)
+	}
+	if _, err := views[0].Commit(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	views[1].set.mu.Lock()
+	views[1].set.lock.Close() // it dies
+	views[1].set.mu.Unlock()
+	if lost, err := a.person("alice", state).Lost(t.Context()); err != nil || len(lost) != 0 {
+		t.Errorf("lost work on the first: %v, %v", lost, err)
+	}
+	if lost, err := b.person("alice", state).Lost(t.Context()); err != nil || len(lost) != 1 {
+		t.Errorf("lost work on the second: %v, %v", lost, err)
+	}
+}
+
 // TestRacingCommits has several sessions commit at once; each acknowledged
 // commit must be on the branch exactly once and the history linear.
 func TestRacingCommits(t *testing.T) {

@@ -169,7 +169,7 @@ func (s *Set) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	dir, lock, err := newSessionDir(s.cfg.StateDir)
+	dir, lock, err := newSessionDir(s.sessions(sh))
 	if err != nil {
 		return fmt.Errorf("make a private folder for views: %w", err)
 	}
@@ -199,7 +199,8 @@ func (s *Set) open(ctx context.Context) (*shared, error) {
 	if err := os.MkdirAll(s.cfg.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the private folder: %w", err)
 	}
-	if err := writeConfig(s.cfg.StateDir, path, filepath.Join(path, ".git")); err != nil {
+	config, err := writeConfig(s.cfg.StateDir, path)
+	if err != nil {
 		return nil, fmt.Errorf("write the git configuration: %w", err)
 	}
 	if f, err := os.Open(path); errors.Is(err, fs.ErrPermission) {
@@ -207,7 +208,7 @@ func (s *Set) open(ctx context.Context) (*shared, error) {
 	} else if err == nil {
 		f.Close()
 	}
-	return openShared(ctx, gitEnv(s.cfg.StateDir, s.cfg.Env), path, s.cfg.Branch)
+	return openShared(ctx, gitEnv(s.cfg.StateDir, config, s.cfg.Env), path, s.cfg.Branch)
 }
 
 func (s *Set) mayNotRead() error {
@@ -216,8 +217,7 @@ func (s *Set) mayNotRead() error {
 
 // newSessionDir makes a folder with a lock that lives as long as this process.
 // Whoever finds the folder without the lock knows that its worker is gone.
-func newSessionDir(state string) (string, *os.File, error) {
-	sessions := filepath.Join(state, "sessions")
+func newSessionDir(sessions string) (string, *os.File, error) {
 	if err := os.MkdirAll(sessions, 0o700); err != nil {
 		return "", nil, err
 	}

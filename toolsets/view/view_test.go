@@ -361,7 +361,7 @@ func TestLostWorkIsKept(t *testing.T) {
 	if !strings.Contains(lost[1].Subject, "the lease ran out") {
 		t.Errorf("subject %q", lost[1].Subject)
 	}
-	if left, _ := filepath.Glob(filepath.Join(state, "sessions", "*")); len(left) != 0 {
+	if left, _ := filepath.Glob(filepath.Join(state, "sessions", "*", "*")); len(left) != 0 {
 		t.Errorf("folders left: %v", left)
 	}
 	third.SetPolicy(false, time.Nanosecond)

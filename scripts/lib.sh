@@ -257,12 +257,49 @@ listening() { sed -n 's/^gatehouse: listening on //p' "$1" 2>/dev/null | tr '\n'
 # info RUN NAME: a value of the run folder's info file, or nothing.
 info() { if [ -r "$1/info" ]; then sed -n "s/^$2=//p" "$1/info"; fi; }
 
-# check_port PORT: refuses a port that is none, and a second server on one.
+# want_port NAME PORT: refuses what is no port.
+want_port() {
+  case $2 in
+    '' | *[!0-9]* | 0* | ??????*) ;;
+    *) [ "$2" -gt 65535 ] || return 0 ;;
+  esac
+  die "$1='$2': want a port number, 1 to 65535, such as 8443"
+}
+
+# read_config: with a configuration file: keeps what the settings come to.
+CONFIG=
+read_config() {
+  [ -n "${MCP_CONFIG:-}" ] || return 0
+  prepare_programs
+  CONFIG=$("$BIN/gatehouse" check --offline 2>/dev/null || true)
+}
+
+# config_value KEY: of read_config; nothing when it is unset or there is no file.
+config_value() {
+  local key value
+  while read -r key value; do
+    [ "$key" = "$1" ] || continue
+    value=${value%%  *}
+    [ "$value" = - ] || printf '%s\n' "$value"
+    return
+  done <<<"$CONFIG"
+}
+
+# probe_host ADDRESSES: an address of this machine on which the server listens.
+probe_host() {
+  local a=${1%%[, ]*}
+  case $a in
+    '' | localhost | 0.0.0.0) echo 127.0.0.1 ;;
+    ::) echo '[::1]' ;;
+    *:*) echo "[$a]" ;;
+    *) echo "$a" ;;
+  esac
+}
+
+# check_port PORT: refuses a second server of ours on a port.
 check_port() {
   local pid
-  case $1 in
-    '' | *[!0-9]* | 0* | ??????*) die "MCP_PORT='$1': want a port number, such as 8443" ;;
-  esac
+  want_port MCP_PORT "$1"
   if pid=$(read_pid "$RUNS/$1/server.pid"); then
     die "a server of ours runs on port $1 already (process $pid); stop it first: $ROOT/scripts/stop-server.sh $1"
   fi

@@ -30,7 +30,7 @@ MCP_ACCOUNTS_FILE  issuer, subject and account of each person; or MCP_USERID_CLA
 MCP_TLS_CERT, MCP_TLS_KEY   without them a development certificate for localhost is made
 MCP_ISSUER_CA      PEM file of the issuer's private CA
 MCP_BIND_ADDRESS   loopback; 0.0.0.0 opens it to the network
-MCP_CONFIG         a YAML file with any of the settings; MCP_PORT stays the port
+MCP_CONFIG         a YAML file with any of the settings; variables win over it
 
 Every other setting is an MCP_ variable too: docs/config.md.
 HELP
@@ -47,9 +47,13 @@ done
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-export MCP_MODE=authenticated MCP_PORT=${MCP_PORT:-8443} MCP_STATE_DIR=$STATE
+export MCP_MODE=authenticated MCP_STATE_DIR=$STATE
+read_config
+MCP_PORT=${MCP_PORT:-$(config_value listen.port)}
+export MCP_PORT=${MCP_PORT:-8443}
 run=$RUNS/$MCP_PORT
 path=${MCP_PATH:-/mcp}
+bind=${MCP_BIND_ADDRESS:-$(config_value listen.bind_address)}
 
 # demo_settings: what --demo decides; it says aloud what everybody runs as.
 demo_settings() {
@@ -68,7 +72,9 @@ demo_settings() {
     *) die "--demo runs in monitor mode (as root) or in shared-account mode, not in $MCP_RUN_AS" ;;
   esac
   export MCP_DEMO=1 MCP_AUDIENCE=${MCP_AUDIENCE:-https://localhost:$MCP_PORT$path}
+  want_port MCP_PORT "$MCP_PORT"
   DEMO_PORT=${MCP_DEMO_PORT:-$((MCP_PORT + 1))}
+  want_port MCP_DEMO_PORT "$DEMO_PORT"
   export MCP_ISSUER=https://localhost:$DEMO_PORT
 }
 
@@ -110,7 +116,7 @@ start_demo() {
   launch "$run/demo.pid" "$run/demo.log" "${own[@]}" "$BIN/gatehouse-demo" serve --port "$DEMO_PORT" \
     --resource "$MCP_AUDIENCE" --scope "$(demo_scopes)" --state "$state" --cert "$CERT" --key "$KEY" --token-life "$TOKEN_LIFE"
   wait_ready "$LAUNCHED" 20 "$run/demo.log" "https://127.0.0.1:$DEMO_PORT/healthz" "$CERT" ||
-    { abandon "$run"; die "the demo issuer did not start; MCP_DEMO_PORT chooses another port for it"; }
+    { abandon "$run"; die "the demo issuer did not start: see above; MCP_DEMO_PORT chooses another port for it"; }
   PASSWORD=$(cat "$state/password")
 }
 
@@ -145,7 +151,9 @@ INFO
 INFO
   else
     cat <<INFO
-  claude mcp add --transport http gatehouse $url --header "Authorization: Bearer \$TOKEN"
+  claude mcp add --transport http --client-id mcp-cli gatehouse $url
+then sign in there under /mcp. mcp-cli is the client that setup-oidc-users.sh makes at Keycloak; leave it
+out where the issuer registers clients. Other clients and ways: docs/clients.md
 INFO
   fi
   if [ -n "$CA" ]; then
@@ -156,7 +164,7 @@ for good, put this into ~/.claude/settings.json:
   {"env":{"NODE_EXTRA_CA_CERTS":"$CA"}}
 INFO
   fi
-  case ${MCP_BIND_ADDRESS:-} in
+  case $bind in
     '' | localhost | 127.* | ::1)
       [ -n "$demo" ] || printf '\nOnly this machine can connect. To open it to the network: MCP_BIND_ADDRESS=0.0.0.0 %s/scripts/run-auth-server.sh\n' "$ROOT" ;;
   esac
@@ -165,22 +173,27 @@ INFO
   fi
 }
 
-# probe_host: an address of this machine on which the server listens.
-probe_host() {
-  local a=${MCP_BIND_ADDRESS:-}
-  a=${a%%,*}
-  case $a in
-    '' | localhost | 0.0.0.0) echo 127.0.0.1 ;;
-    ::) echo '[::1]' ;;
-    *:*) echo "[$a]" ;;
-    *) echo "$a" ;;
-  esac
+# warnings LOG: what the server warned of at its start, and, when the keys of an
+# issuer could not be fetched at once, that.
+warnings() {
+  local i
+  sed -n 's/^gatehouse: \(warning: .*\)/\1/p' "$1" >&2
+  for ((i = 0; i < 30; i++)); do
+    if grep -q '"message":"keys not refreshed"' "$1"; then
+      note "warning: the keys of $(sed -n 's/.*"issuer":"\([^"]*\)","reason":"\([^"]*\)".*"keys not refreshed".*/\1 are not there yet (\2)/p' "$1" | head -1)"
+      note "  every call is answered 503 until they are; they are fetched again and again; 'gatehouse check' with these settings tests it"
+      return
+    fi
+    ! grep -q '"message":"keys are current"' "$1" || return 0
+    sleep 0.1
+  done
 }
 
-TOKEN_LIFE=${MCP_DEMO_TOKEN_LIFE:-12h}
+TOKEN_LIFE=${MCP_DEMO_TOKEN_LIFE:-12h} configured=${MCP_CONFIG:-}${MCP_ISSUER:-}
 DEMO_PORT='' PASSWORD='' CA='' CERT='' KEY=''
 if [ -n "$demo" ]; then demo_settings; fi
-url=${MCP_AUDIENCE:-https://localhost:$MCP_PORT$path}
+url=${MCP_AUDIENCE:-$(config_value 'servers[0].resource')}
+url=${url:-https://localhost:$MCP_PORT$path}
 check_port "$MCP_PORT"
 prepare_programs
 prepare_state
@@ -210,6 +223,8 @@ if [ -n "$foreground" ]; then
   exit "$rc"
 fi
 launch "$run/server.pid" "$run/server.log" "$BIN/gatehouse" serve
-wait_ready "$LAUNCHED" 30 "$run/server.log" "https://$(probe_host):$MCP_PORT/healthz" "${MCP_TLS_CERT:-}" || { abandon "$run"; exit 1; }
+wait_ready "$LAUNCHED" 30 "$run/server.log" "https://$(probe_host "$bind"):$MCP_PORT/healthz" "${MCP_TLS_CERT:-}" ||
+  { abandon "$run"; [ -n "$demo$configured" ] || note "--help shows a whole example; --demo needs no settings"; exit 1; }
 trap - INT TERM HUP
 print_info "$LAUNCHED" "$run/server.log" "$(listening "$run/server.log")"
+warnings "$run/server.log"

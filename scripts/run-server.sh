@@ -29,9 +29,14 @@ done
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-export MCP_MODE=loopback MCP_PORT=${MCP_PORT:-8000} MCP_STATE_DIR=$STATE
+export MCP_MODE=loopback MCP_STATE_DIR=$STATE
+read_config
+MCP_PORT=${MCP_PORT:-$(config_value listen.port)}
+export MCP_PORT=${MCP_PORT:-8000}
 run=$RUNS/$MCP_PORT
-url=http://localhost:$MCP_PORT${MCP_PATH:-/mcp}
+path=${MCP_PATH:-$(config_value 'servers[0].path')}
+url=http://localhost:$MCP_PORT${path:-/mcp}
+bind=${MCP_BIND_ADDRESS:-$(config_value listen.bind_address)}
 
 check_port "$MCP_PORT"
 prepare_programs
@@ -61,6 +66,6 @@ if [ -n "$foreground" ]; then
   exec "$BIN/gatehouse" serve
 fi
 launch "$run/server.pid" "$run/server.log" "$BIN/gatehouse" serve
-wait_ready "$LAUNCHED" 30 "$run/server.log" "http://127.0.0.1:$MCP_PORT/healthz" || { abandon "$run"; exit 1; }
+wait_ready "$LAUNCHED" 30 "$run/server.log" "http://$(probe_host "$bind"):$MCP_PORT/healthz" || { abandon "$run"; exit 1; }
 trap - INT TERM HUP
 print_info "$LAUNCHED" "$run/server.log" "$(listening "$run/server.log")"

@@ -226,6 +226,9 @@ PASSWORD='' LOOKED_UP='' NEW=()
 KC_PASSWORD=${KC_ADMIN_PASSWORD:-}
 unset KC_ADMIN_PASSWORD # no child needs it
 validate
+if ! am_root && [ "$action" != remove ] && [ -z "$keycloak$demo" ] && [ ${#NAMES[@]} = 0 ]; then
+  die "nothing to do without root: give --user, or --keycloak URL --realm R; --help shows how"
+fi
 if [ -z "$realm_only" ] && ! am_root; then
   if [ -n "$demo" ] || [ "$action" = remove ]; then die "needs root (accounts); with --realm-only just the realm"; fi
 fi

@@ -104,12 +104,15 @@ full=(tools build format vet layout staticcheck vulnerabilities shellcheck race 
 soak=(tools build fuzz_long)
 declare -n stages=$level
 if [ "${1:-}" = --list ]; then printf '%s\n' "${stages[@]}"; exit 0; fi
+known=("${stages[@]}")
 [ $# = 0 ] || stages=("$@")
+for s in "${stages[@]}"; do
+  declare -F "stage_$s" >/dev/null || die "no stage $s; $level has: ${known[*]}"
+done
 
 table=()
 bad=0
 for s in "${stages[@]}"; do
-  declare -F "stage_$s" >/dev/null || die "no stage $s; there are: ${stages[*]}"
   say "=== $s"
   start=$(date +%s)
   (set -e; "stage_$s") </dev/null # no "if" around it: that would switch set -e off

@@ -132,6 +132,9 @@ func (c *Client) challenge(ctx context.Context) (challenged, error) {
 	case http.StatusNotFound:
 		return challenged{}, fmt.Errorf("%s is no MCP endpoint (404): the path is part of the URL, usually /mcp", c.Server)
 	default:
+		if resp.StatusCode == http.StatusBadRequest && req.URL.Scheme == "http" { // what a TLS port answers
+			return challenged{}, fmt.Errorf("%s answers %s: write https:// if it is a server with TLS", c.Server, resp.Status)
+		}
 		return challenged{}, fmt.Errorf("%s answers %s without asking for a token: no sign-in is needed there, or it is no MCP endpoint", c.Server, resp.Status)
 	}
 	for _, v := range resp.Header.Values("WWW-Authenticate") {

@@ -42,6 +42,7 @@ func TestDiscoveryRefusals(t *testing.T) {
 		"issuer unknown":       {mcp: doc(map[string]any{"authorization_servers": []string{"https://nowhere.test"}}), want: "read the configuration of the issuer https://nowhere.test"},
 		"issuer in cleartext":  {mcp: doc(map[string]any{"authorization_servers": []string{"http://id.test"}}), want: "want https"},
 		"server in cleartext":  {mcp: doc(nil), server: "http://mcp.example.com/mcp", want: "http is for this machine only"},
+		"http to TLS":          {mcp: status(400, ""), server: strings.Replace(serverURL, "https:", "http:", 1), want: "write https://"},
 		"no URL":               {mcp: doc(nil), server: "mcp.example.com", want: "want a whole URL"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -195,6 +195,12 @@ func (i importer) Import(path string) (*types.Package, error) {
 	if im == nil {
 		return nil, fmt.Errorf("package %s is not available", path)
 	}
+	if len(im.paths) == 0 && !im.Workspace { // the go command has not found it
+		if len(im.ListErrors) > 0 {
+			return nil, errors.New(oneLine(im.ListErrors[0]))
+		}
+		return nil, fmt.Errorf("package %s has no files here", path)
+	}
 	if t := im.Types(); t != nil {
 		return t, nil
 	}

@@ -16,8 +16,8 @@ import (
 // "path@version path@version", those from the module proxy.
 func Real(t testing.TB, modules ...string) map[string]*program.Snapshot {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("looks at whole modules")
+	if testing.Short() || raceDetector {
+		t.Skip("looks at whole modules: not with -short or -race")
 	}
 	names := append(modules, strings.Fields(os.Getenv("GATEHOUSE_REAL_MODULES"))...)
 	out := map[string]*program.Snapshot{}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package toolsettest
+
+const raceDetector = false

@@ -33,13 +33,32 @@ full() {
   if cancels "$1"; then echo '^cancelled=1$'; fi
 }
 
+# closes NAME: whether the client ends its session (DELETE), in the era that has sessions.
+closes() { [ "$MODE" = legacy ] && case $1 in python | fastmcp | typescript-* | go) ;; *) return 1 ;; esac; }
+deletes() { grep -c '"method":"DELETE","path":"/mcp","status":200' "$LOG" || true; }
+
+# ended BEFORE: one DELETE more in the log, which is written a moment later.
+ended() {
+  local i
+  for i in $(seq 30); do
+    [ "$(deletes)" = $(($1 + 1)) ] && return 0
+    sleep 0.1
+  done
+  return 1
+}
+
 # try NAME LABEL [PATTERN…]: one run that must go well.
 try() {
-  local client=$1 label=$2 log rc=0 patterns=()
+  local client=$1 label=$2 log rc=0 before patterns=()
+  before=$(deletes)
   shift 2
   log=$OUT/$client.${label// /-}
   mapfile -t patterns < <(full "$client" "${SIGN_IN:-alice}")
   drive "$client" "$log" || rc=$?
+  if [ $rc = 0 ] && closes "$client" && ! ended "$before"; then
+    echo "the server saw no end of the session (DELETE)" >>"$log"
+    rc=no-close
+  fi
   verdict "$client, $label" "$log" "$rc" "${patterns[@]}" "$@"
 }
 

@@ -71,6 +71,8 @@ demo_built_in() {
   start_demo_server
 }
 
+accounts_reads() { grep -c '"accounts file read again"' "$LOG" || true; }
+
 # map_machine yes|no: whether the accounts file names the machine's client.
 map_machine() {
   local new=$ACCOUNTS.new
@@ -83,6 +85,12 @@ map_machine() {
   account: ${PREFIX}bob
 YAML
   mv -f "$new" "$ACCOUNTS"
+  local reads i
+  reads=$(accounts_reads)
   kill -HUP "$(cut -d' ' -f1 "${LOG%/*}/server.pid")"
-  sleep 0.5
+  for i in $(seq 100); do
+    if [ "$(accounts_reads)" -gt "$reads" ]; then break; fi
+    sleep 0.1
+  done
+  sleep 0.3 # workers that are mapped no more are ended
 }

@@ -26,7 +26,8 @@ type slowArgs struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// cancelled counts the slow calls that were cancelled in this process.
+// cancelled counts the slow calls that were cancelled since somebody asked: one
+// process may serve several runs of a client.
 var cancelled atomic.Int32
 
 func text(format string, a ...any) *mcp.CallToolResult {
@@ -79,7 +80,7 @@ func cancellations(context.Context, *mcp.CallToolRequest, none) (*mcp.CallToolRe
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	return text("cancelled=%d", cancelled.Load()), nil, nil
+	return text("cancelled=%d", cancelled.Swap(0)), nil, nil
 }
 
 func main() {

@@ -203,7 +203,7 @@ func (b browsing) describe(ctx context.Context, c *toolsets.Call) (*toolsets.Res
 		}
 		d.Implements = append(d.Implements, name)
 	}
-	return &toolsets.Result{Text: toolsets.Cut(d.text()), Data: d}, nil
+	return &toolsets.Result{Text: toolsets.Cut(d.text()) + snap.BrokenNote(), Data: d}, nil
 }
 
 func (d *Description) fill(tn *types.TypeName, snap *program.Snapshot) {

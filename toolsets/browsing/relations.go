@@ -155,7 +155,7 @@ func (b browsing) hierarchy(ctx context.Context, c *toolsets.Call) (*toolsets.Re
 		}
 		t.WriteString(strings.Join(*part.list, ", "))
 	}
-	return &toolsets.Result{Text: toolsets.Cut(t.String()), Data: h}, nil
+	return &toolsets.Result{Text: toolsets.Cut(t.String()) + snap.BrokenNote(), Data: h}, nil
 }
 
 // embedded lists the named types that a type embeds directly.

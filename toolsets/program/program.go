@@ -286,3 +286,21 @@ func (s *Snapshot) Broken() []*Package {
 	}
 	return out
 }
+
+// BrokenNote is a line that says which packages have errors, so that answers
+// about the whole program may be incomplete; empty when none has.
+func (s *Snapshot) BrokenNote() string {
+	var names []string
+	for _, q := range s.Broken() {
+		names = append(names, q.Path)
+	}
+	if names == nil {
+		return ""
+	}
+	const most = 10
+	more := ""
+	if len(names) > most {
+		names, more = names[:most], fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return "\n(these packages have errors, so that something may be missing: " + strings.Join(names, ", ") + more + ")"
+}

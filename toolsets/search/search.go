@@ -163,7 +163,7 @@ func (s search) references(ctx context.Context, c *toolsets.Call) (*toolsets.Res
 	}
 	found := map[token.Pos]place{}
 	collect(snap, obj.Pos(), false, "", found)
-	return toolsets.Paged(c, hits(found), Hit.String), nil
+	return noted(toolsets.Paged(c, hits(found), Hit.String), snap), nil
 }
 
 func (s search) callers(ctx context.Context, c *toolsets.Call) (*toolsets.Result, error) {
@@ -193,7 +193,13 @@ func (s search) callers(ctx context.Context, c *toolsets.Call) (*toolsets.Result
 			}
 		}
 	}
-	return toolsets.Paged(c, hits(found), Hit.String), nil
+	return noted(toolsets.Paged(c, hits(found), Hit.String), snap), nil
+}
+
+// noted adds what may make an answer incomplete.
+func noted(r *toolsets.Result, snap *program.Snapshot) *toolsets.Result {
+	r.Text += snap.BrokenNote()
+	return r
 }
 
 // receiver is the named type that a method belongs to, nil for a function.
@@ -238,7 +244,7 @@ func (s search) implementors(ctx context.Context, c *toolsets.Call) (*toolsets.R
 	}
 	name := c.String("name")
 	if token.IsIdentifier(name) {
-		return toolsets.Paged(c, methodsNamed(snap, name), Implementor.String), nil
+		return noted(toolsets.Paged(c, methodsNamed(snap, name), Implementor.String), snap), nil
 	}
 	obj, q, err := snap.Object(ctx, name, c.Progress)
 	if err != nil {
@@ -271,7 +277,7 @@ func (s search) implementors(ctx context.Context, c *toolsets.Call) (*toolsets.R
 		out = append(out, Implementor{full, snap.Position(at.Pos()), r.Pointer})
 	}
 	slices.SortFunc(out, func(a, b Implementor) int { return strings.Compare(a.Name, b.Name) })
-	return toolsets.Paged(c, out, Implementor.String), nil
+	return noted(toolsets.Paged(c, out, Implementor.String), snap), nil
 }
 
 // ifaceOf returns the interface that an object is, or that it is a method of.

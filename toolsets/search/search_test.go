@@ -150,6 +150,9 @@ func TestSearchFollowsEdits(t *testing.T) {
 			t.Errorf("after %s: %s, want %s", step.file, got, step.want)
 		}
 	}
+	if got := b.OK("find_references_to", map[string]any{"name": "m.Say"}); !strings.Contains(got, "\n(these packages have errors, so that something may be missing: example.com/m") || !strings.Contains(got, "example.com/m/use") {
+		t.Errorf("broken packages are not named: %s", got)
+	}
 }
 
 func TestSearchSource(t *testing.T) {

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +21,9 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// TestConversations plays the files of testdata/legacy: what the client sends, what
+// TestConversations plays the files of testdata: those of legacy, where client and
+// worker are of the legacy era, those of modern, and those of forward (a modern client
+// at a legacy worker) and backward (a legacy client at a modern worker). They say what the client sends, what
 // the worker must read, what it writes, what the client must get. One line a step:
 //
 //	client> JSON         the client posts a notification or a response
@@ -38,9 +42,10 @@ import (
 //	stream< nothing
 //	wait DURATION
 //
-// A line that begins with # says why. The worker's ids count from 1.
+// The requestState of an answer reads STATE, and STATE in a request is the last one. A
+// line that begins with # says why. The worker's ids count from 1.
 func TestConversations(t *testing.T) {
-	files, err := filepath.Glob("testdata/legacy/*.txtar")
+	files, err := filepath.Glob("testdata/*/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no conversations: %v", err)
 	}
@@ -49,7 +54,7 @@ func TestConversations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
+		t.Run(strings.TrimSuffix(strings.TrimPrefix(name, "testdata/"), ".txtar"), func(t *testing.T) {
 			if len(archive.Comment) < 40 || len(archive.Files) != 1 {
 				t.Fatal("a conversation is one file with prose above it")
 			}
@@ -67,6 +72,10 @@ type player struct {
 	calls  map[string]*session.Exchange
 	opened chan opened
 	stream *session.Stream
+
+	mu    sync.Mutex // guards what follows, and calls
+	state string     // the last requestState
+	fault map[string]error
 }
 
 type opened struct {
@@ -118,7 +127,7 @@ func play(t *testing.T, script string) {
 	w := &puppet{read: make(chan string, 100), write: make(chan string), exit: make(chan struct{})}
 	sp := &sessiontest.Spawner{Worker: w.run, InMemory: true}
 	world := newWorld(t, session.Config{Rand: &zeros{}, Lifetime: session.Lifetime{StreamLossGrace: -1}}, sp)
-	p := &player{TB: t, table: world.Table, worker: w, calls: map[string]*session.Exchange{}, opened: make(chan opened, 1)}
+	p := &player{TB: t, table: world.Table, worker: w, calls: map[string]*session.Exchange{}, opened: make(chan opened, 1), fault: map[string]error{}}
 	for n, line := range strings.Split(script, "\n") {
 		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
 			continue
@@ -198,6 +207,8 @@ func (p *player) post(text string) error {
 // call handles "NAME> JSON", "NAME< JSON" and "NAME hangs up".
 func (p *player) call(rest string) error {
 	name, text, _ := strings.Cut(rest, " ")
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if text == "hangs up" {
 		p.calls[name].Close()
 		delete(p.calls, name)
@@ -205,14 +216,35 @@ func (p *player) call(rest string) error {
 	}
 	name, dir := name[:len(name)-1], name[len(name)-1]
 	if dir == '<' {
-		if p.s == nil {
+		switch x := p.calls[name]; {
+		case p.fault[name] != nil:
+			return same(text, kindOf(p.fault[name]))
+		case x != nil:
+			return same(text, p.next(x.Next))
+		case p.s == nil && len(p.opened) > 0:
 			return p.opening(text)
 		}
-		return same(text, p.next(p.calls[name].Next))
+		return same(text, "nothing")
 	}
+	text = strings.Replace(text, `"STATE"`, `"`+p.state+`"`, 1)
 	m, err := jsonrpc.Parse([]byte(text))
 	if err != nil {
 		return err
+	}
+	if m.MetaProtocolVersion.Present() {
+		go func() {
+			s, _, err := p.table.Modern(context.Background(), 0, alice)
+			var x *session.Exchange
+			if err == nil {
+				x, err = s.BeginModern(context.Background(), m, session.ModeStream)
+			}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if p.calls[name], p.fault[name] = x, err; err != nil {
+				delete(p.calls, name)
+			}
+		}()
+		return nil
 	}
 	if m.Is("initialize") {
 		go func() {
@@ -241,8 +273,13 @@ func (p *player) next(next func(context.Context, time.Duration) (session.Item, e
 	if err != nil {
 		return kindOf(err)
 	}
-	return string(item.Bytes)
+	return requestState.ReplaceAllStringFunc(string(item.Bytes), func(text string) string {
+		p.state = strings.TrimSuffix(strings.TrimPrefix(text, `"requestState":"`), `"`)
+		return `"requestState":"STATE"`
+	})
 }
+
+var requestState = regexp.MustCompile(`"requestState":"[^"]*"`)
 
 func kindOf(err error) string {
 	var e *session.Error

@@ -49,10 +49,22 @@ func (n *interests) add(ctx context.Context, s *Session, uris []string) []string
 		n.uris[uri]++
 		agreed = append(agreed, uri)
 	}
-	if s.modern.Load() && len(fresh) > 0 {
+	if !s.modern.Load() || len(agreed) == 0 {
+		return agreed
+	}
+	if len(fresh) > 0 {
 		n.tune(ctx, s)
 	}
-	return agreed
+	told := s.acked.Load()
+	return slices.DeleteFunc(agreed, func(uri string) bool {
+		if told != nil && slices.Contains(told.URIs, uri) {
+			return false
+		}
+		if n.uris[uri]--; n.uris[uri] == 0 {
+			delete(n.uris, uri)
+		}
+		return true
+	})
 }
 
 // drop takes interest back.
@@ -100,12 +112,12 @@ func (n *interests) tune(ctx context.Context, s *Session) {
 		return
 	}
 	c := new(bridge.Call)
-	s.acked.Store(false)
+	s.acked.Store(nil)
 	if s.b.Begin(ctx, c, mustParse(f.Listen()), bridge.Options{Single: true, Aside: true}) != nil {
 		return
 	}
 	n.call = c
-	for !s.acked.Load() && ctx.Err() == nil && s.b.Reason() == "" {
+	for s.acked.Load() == nil && ctx.Err() == nil && s.b.Reason() == "" {
 		select {
 		case <-s.ackSignal:
 		case <-ctx.Done():
@@ -149,7 +161,8 @@ func (s *Session) heard(b *bridge.Buffer) {
 	case era.NoChange:
 		return
 	case era.Acknowledged:
-		s.acked.Store(true)
+		f, _ := era.ParseFilter(&m) // what can't be read is nothing
+		s.acked.Store(&f)
 		select {
 		case s.ackSignal <- struct{}{}:
 		default:

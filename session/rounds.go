@@ -40,6 +40,7 @@ type round struct {
 	given   map[string][]byte // answers that came before the questions, by key
 	asked   map[string]int    // questions so far, by kind
 	pending []question
+	last    time.Time // when the last of them came
 	parked  bool
 	over    bool
 	denied  inputs // what the worker wanted and the client has not
@@ -206,7 +207,7 @@ func (s *Session) resumeRound(ctx context.Context, m *jsonrpc.Message, mode Mode
 func (r *round) settle(ctx context.Context, q question) error {
 	answer, ok := r.given[q.key]
 	if !ok {
-		r.pending = append(r.pending, q)
+		r.pending, r.last = append(r.pending, q), time.Now()
 		return nil
 	}
 	delete(r.given, q.key)
@@ -216,12 +217,15 @@ func (r *round) settle(ctx context.Context, q question) error {
 func (r *round) next(ctx context.Context, wait time.Duration) (Item, error) {
 	for {
 		limit := wait
-		if len(r.pending) > 0 && (limit == 0 || limit > quiet) {
-			limit = quiet
+		if len(r.pending) > 0 {
+			left := max(quiet-time.Since(r.last), time.Nanosecond)
+			if limit == 0 || limit > left {
+				limit = left
+			}
 		}
 		b, final, err := r.call.Next(ctx, limit)
 		switch {
-		case errors.Is(err, ErrWait) && len(r.pending) > 0:
+		case errors.Is(err, ErrWait) && len(r.pending) > 0 && time.Since(r.last) >= quiet:
 			return r.park()
 		case err != nil:
 			return Item{}, err

@@ -60,7 +60,7 @@ type Session struct {
 	interests interests
 	held      held
 	tools     toolParams
-	acked     atomic.Bool
+	acked     atomic.Pointer[era.Filter] // what a modern worker agreed to tell
 	ackSignal chan struct{}
 	logLock   sync.Mutex // guards logLevel
 	logLevel  uint8      // what the worker was told

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -141,8 +144,23 @@ func (k *checker) state(context.Context) {
 	}
 }
 
+// resourcePorts warns of resource identifiers under which clients would call another
+// port than the one that is listened on.
+func (k *checker) resourcePorts() {
+	for _, s := range k.c.Servers {
+		u, err := url.Parse(s.Resource)
+		if err != nil || s.Resource == "" || k.c.Listen.Port == 0 {
+			continue
+		}
+		if want := cmp.Or(u.Port(), "443"); want != strconv.Itoa(k.c.Listen.Port) {
+			k.say(warned, "port", "clients of %s call port %s, and this server listens on %d: right only if something passes it on; else MCP_PORT=%s", s.Resource, want, k.c.Listen.Port, want)
+		}
+	}
+}
+
 // ports tries to listen, and lets go again.
 func (k *checker) ports(context.Context) {
+	k.resourcePorts()
 	ends, err := endpoints(k.c.Listen.Addresses)
 	if err != nil {
 		k.say(failed, "port", "%v", err)

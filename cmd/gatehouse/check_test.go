@@ -115,6 +115,7 @@ func TestCheckOutside(t *testing.T) {
 		{name: "certificate of another host", env: []string{"MCP_AUDIENCE=https://elsewhere.test:8443/mcp"}, code: exitFailed, want: []string{"FAIL  certificate: certificate does not name elsewhere.test"}},
 		{name: "key of another certificate", env: []string{"MCP_TLS_KEY=" + s.write(t, "other.key", expiredKey)}, code: exitFailed, want: []string{"FAIL  configuration: MCP_TLS_CERT", "does not match", "Effective configuration:"}},
 		{name: "port taken", env: []string{"MCP_PORT=" + port}, code: exitFailed, want: []string{"FAIL  port: listen on 127.0.0.1:" + port, "in use"}},
+		{name: "clients call another port", env: []string{"MCP_PORT=" + port, "MCP_AUDIENCE=https://elsewhere.test/mcp"}, code: exitFailed, want: []string{"warn  port: clients of https://elsewhere.test/mcp call port 443, and this server listens on " + port, "else MCP_PORT=443"}},
 		{name: "worker gone", env: []string{`MCP_WORKER_COMMAND=["/nonexistent/tool"]`}, code: exitFailed, want: []string{"FAIL  configuration: MCP_WORKER_COMMAND"}},
 		{name: "state folder that can't be", env: []string{"MCP_STATE_DIR=/proc/nowhere"}, code: exitFailed, want: []string{"FAIL  state: ", "MCP_STATE_DIR"}},
 		{name: "unknown toolset", env: []string{"MCP_TOOLSETS=tests"}, code: exitFailed, want: []string{"FAIL  worker: MCP_TOOLSETS"}},
@@ -212,17 +213,22 @@ func TestCheckExplainsTheAccount(t *testing.T) {
 		return fmt.Sprintf("- issuer: %s\n  subject: %s\n  account: %s\n", s.issuer.ID(), subject, name)
 	}
 	for _, c := range []struct {
-		name, accounts string
-		code           int
-		want           []string
+		name, subject, accounts string
+		code                    int
+		want                    []string
 	}{
-		{"mapped to us", entry("alice", account.Username), exitDone, []string{"ok    account " + account.Username}},
-		{"mapped to another", entry("alice", "bob"), exitFailed, []string{"FAIL  account bob: is not " + account.Username}},
-		{"not mapped", entry("carol", account.Username), exitFailed, []string{"no entry for this principal", "subject: alice"}},
+		{"mapped to us", "alice", entry("alice", account.Username), exitDone, []string{"ok    account " + account.Username}},
+		{"mapped to another", "alice", entry("alice", "bob"), exitFailed, []string{"FAIL  account bob: is not " + account.Username}},
+		{"not mapped", "alice", entry("carol", account.Username), exitFailed, []string{"no entry for this principal", "subject: alice\n        account: NAME"}},
+		{"a client's own", "nightly", entry("nightly", account.Username), exitFailed, []string{"no user stands behind", "subject: nightly\n        client_id: nightly\n        account: NAME"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			env := s.with("MCP_RUN_AS=same-account", "MCP_ACCOUNTS_FILE="+s.write(t, "accounts.yaml", c.accounts))
-			token := s.issuer.Mint(authtest.Claim("sub", "alice"))
+			changes := []authtest.Change{authtest.Claim("sub", c.subject)}
+			if c.subject == "nightly" {
+				changes = append(changes, authtest.Claim("client_id", c.subject))
+			}
+			token := s.issuer.Mint(changes...)
 			code, out, complaint := s.gatehouse(t, token, env, "check", "--token-stdin")
 			if code != c.code {
 				t.Errorf("exit code %d, want %d: %s\n%s", code, c.code, complaint, out)

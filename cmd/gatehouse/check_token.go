@@ -123,7 +123,11 @@ func (k *checker) account(ctx context.Context, t *token.Token) {
 		}
 		e, ok := m.Find(t.Principal, t.ClientOwn)
 		if !ok {
-			k.say(failed, "account", "%s has no entry for this principal (403); to add it:\n- issuer: %s\n  subject: %s\n  account: NAME", file, t.Principal.Issuer, t.Principal.Subject)
+			own := ""
+			if t.ClientOwn { // an entry without it never admits a client's own token
+				own = "\n  client_id: " + string(t.Principal.Client)
+			}
+			k.say(failed, "account", "%s has no entry for this principal (403); to add it:\n- issuer: %s\n  subject: %s%s\n  account: NAME", file, t.Principal.Issuer, t.Principal.Subject, own)
 			return
 		}
 		name = e.Account

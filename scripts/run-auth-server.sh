@@ -12,12 +12,12 @@ answers and prints how to connect.
   scripts/demo-token.sh alice             # a token of the demo, good for 12 h
 
   sudo MCP_ISSUER=https://id.example.com/realms/staff MCP_TOKEN_PROFILE=keycloak \
-       MCP_AUDIENCE=https://mcp.example.com/mcp MCP_BIND_ADDRESS=0.0.0.0 \
+       MCP_AUDIENCE=https://mcp.example.com/mcp MCP_PORT=443 MCP_BIND_ADDRESS=0.0.0.0 \
        MCP_TLS_CERT=/etc/ssl/mcp.pem MCP_TLS_KEY=/etc/ssl/private/mcp.key \
        MCP_RUN_AS=monitor MCP_ACCOUNTS_FILE=/etc/gatehouse/accounts.yaml \
        scripts/run-auth-server.sh
 
-  scripts/stop-server.sh 8443             # stops it
+  scripts/stop-server.sh 443              # stops it
 
 --foreground stays; Ctrl-C ends everything that was started.
 

@@ -271,12 +271,17 @@ drop_everybody() {
 
 # next_steps: what to do with what has been made.
 next_steps() {
+  local host=${audience#https://} port=443 bind=' MCP_BIND_ADDRESS=0.0.0.0'
+  host=${host%%/*}
+  [[ ! $host =~ :([0-9]+)$ ]] || port=${BASH_REMATCH[1]}
+  case $host in localhost | localhost:* | 127.* | '[::1]'*) bind='' ;; esac
   cat <<NEXT
 
 Start the server:
   sudo MCP_ISSUER=$issuer MCP_TOKEN_PROFILE=keycloak \\
        MCP_AUDIENCE=$audience MCP_RUN_AS=monitor MCP_ACCOUNTS_FILE=$ACCOUNTS_FILE${MCP_ISSUER_CA:+ \\
        MCP_ISSUER_CA=$MCP_ISSUER_CA} \\
+       MCP_PORT=$port$bind \\
        MCP_TLS_CERT=… MCP_TLS_KEY=… $ROOT/scripts/run-auth-server.sh
 One that runs already reads the accounts file anew on SIGHUP to its monitor.
 NEXT

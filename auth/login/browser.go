@@ -32,11 +32,11 @@ func (c *Client) byBrowser(ctx context.Context, d *discovered, old *entry) (*ent
 	}
 	defer ln.Close()
 	redirect := "http://" + ln.Addr().String() + callbackPath
-	id, err := c.identify(ctx, d, old, redirect)
+	as, err := c.identify(ctx, d, old, redirect)
 	if err != nil {
 		return nil, err
 	}
-	conf := &oauth2.Config{ClientID: id, Endpoint: d.endpoint, RedirectURL: redirect, Scopes: c.scopes(d)}
+	conf := &oauth2.Config{ClientID: as.id, Endpoint: d.endpoint, RedirectURL: redirect, Scopes: c.scopes(d)}
 	state, verifier := rand.Text(), oauth2.GenerateVerifier()
 	address := conf.AuthCodeURL(state, oauth2.S256ChallengeOption(verifier), oauth2.SetAuthURLParam("resource", d.resource))
 
@@ -66,11 +66,7 @@ func (c *Client) byBrowser(ctx context.Context, d *discovered, old *entry) (*ent
 	if err != nil {
 		return nil, refused("get the token", err)
 	}
-	e, err := c.newEntry(d, conf, tok)
-	if err == nil && c.ClientID == "" {
-		e.Redirect = redirect
-	}
-	return e, err
+	return c.newEntry(d, conf, as, tok)
 }
 
 // listen takes the port of the last sign-in where it is free, because a registered

@@ -13,11 +13,11 @@ func (c *Client) byDevice(ctx context.Context, d *discovered, old *entry) (*entr
 	if d.endpoint.DeviceAuthURL == "" {
 		return nil, fmt.Errorf("the issuer %s has no sign-in with a code (device authorization); leave out --device", d.issuer)
 	}
-	id, err := c.identify(ctx, d, old, "http://127.0.0.1"+callbackPath)
+	as, err := c.identify(ctx, d, old, "http://127.0.0.1"+callbackPath)
 	if err != nil {
 		return nil, err
 	}
-	conf := &oauth2.Config{ClientID: id, Endpoint: d.endpoint, Scopes: c.scopes(d)}
+	conf := &oauth2.Config{ClientID: as.id, Endpoint: d.endpoint, Scopes: c.scopes(d)}
 	verifier, resource := oauth2.GenerateVerifier(), oauth2.SetAuthURLParam("resource", d.resource)
 	da, err := conf.DeviceAuth(c.oauth(ctx), oauth2.S256ChallengeOption(verifier), resource)
 	if err != nil {
@@ -32,5 +32,5 @@ func (c *Client) byDevice(ctx context.Context, d *discovered, old *entry) (*entr
 	if err != nil {
 		return nil, refused("wait for the sign-in", err)
 	}
-	return c.newEntry(d, conf, tok)
+	return c.newEntry(d, conf, as, tok)
 }

@@ -73,9 +73,9 @@ func TestRegistrationIsRefused(t *testing.T) {
 		rw.WriteHeader(http.StatusForbidden)
 		rw.Write([]byte(`{"error":"insufficient_scope","error_description":"Policy 'Trusted Hosts' rejected request"}`))
 	})
-	id, err := c.identify(t.Context(), d, nil, "http://127.0.0.1:1/callback")
-	if err != nil || id != DefaultClient || !strings.Contains(told, "Trusted Hosts") || !strings.Contains(told, "--client-id") {
-		t.Errorf("client %q, %v, told %q", id, err, told)
+	as, err := c.identify(t.Context(), d, nil, "http://127.0.0.1:1/callback")
+	if err != nil || as.id != DefaultClient || !strings.Contains(told, "Trusted Hosts") || !strings.Contains(told, "--client-id") {
+		t.Errorf("client %q, %v, told %q", as.id, err, told)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 )
 
@@ -18,6 +19,8 @@ const (
 	// DefaultClient is the client that is asked with where the issuer registers
 	// nobody: setup-oidc-users.sh makes it.
 	DefaultClient = "mcp-cli"
+
+	offline = "offline_access" // the scope that makes a sign-in last
 
 	// bodyLimit bounds each document that is read, in bytes.
 	bodyLimit = 1 << 20
@@ -96,26 +99,9 @@ func (c *Client) SignIn(ctx context.Context, device bool) error {
 // scopes is what to ask for: what the challenge says, and offline_access where
 // the issuer has it, so that the sign-in lasts.
 func (c *Client) scopes(d *discovered) []string {
-	out := append([]string(nil), d.scopes...)
-	has := func(list []string, s string) bool {
-		for _, x := range list {
-			if x == s {
-				return true
-			}
-		}
-		return false
-	}
-	if !c.Online && has(d.metadata.ScopesSupported, "offline_access") && !has(out, "offline_access") {
-		out = append(out, "offline_access")
-	}
-	if c.Online {
-		kept := out[:0]
-		for _, s := range out {
-			if s != "offline_access" {
-				kept = append(kept, s)
-			}
-		}
-		out = kept
+	out := slices.DeleteFunc(slices.Clone(d.scopes), func(s string) bool { return s == offline })
+	if !c.Online && (slices.Contains(d.scopes, offline) || slices.Contains(d.metadata.ScopesSupported, offline)) {
+		out = append(out, offline)
 	}
 	return out
 }

@@ -66,6 +66,22 @@ func TestDeviceSignInWithPKCE(t *testing.T) {
 	})
 }
 
+// TestBrowserAfterDevice holds that a client that was registered for the one way is
+// not used for the other, where its redirect URI does not fit.
+func TestBrowserAfterDevice(t *testing.T) {
+	w := newWorld(t, time.Hour)
+	synctest.Test(t, func(t *testing.T) { w.T = t; w.signedIn() })
+	w.T = t
+	c := w.client()
+	c.Open = w.browse
+	if err := c.SignIn(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.count("/register"); n != 2 {
+		t.Errorf("%d registrations, want 2", n)
+	}
+}
+
 // demand fails the test when a POST to a path comes without a field.
 func demand(next http.Handler, fields map[string]string, t *testing.T) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -95,7 +111,7 @@ func TestHourOfShortTokens(t *testing.T) {
 						t.Errorf("asker %d after %v: %v", i, time.Since(begun), err)
 						return
 					}
-					if left := time.Unix(claimsOf(t, token).Expiry, 0).Sub(time.Now()); left < 25*time.Second {
+					if left := time.Until(time.Unix(claimsOf(t, token).Expiry, 0)); left < 25*time.Second {
 						t.Errorf("asker %d after %v: a token with %v left", i, time.Since(begun), left)
 						return
 					}

@@ -9,24 +9,35 @@ import (
 	"strings"
 )
 
-// identify says with which client id to ask. redirect is where a browser would
-// bring the code; a registration is for exactly that address.
-func (c *Client) identify(ctx context.Context, d *discovered, old *entry, redirect string) (string, error) {
+// clientIdentity is the client that we are to an issuer.
+type clientIdentity struct {
+	id string
+	// redirect is what it was registered with; empty for a client that exists
+	// without us and allows any port.
+	redirect string
+}
+
+// identify says as which client to ask. redirect is where a browser would bring the
+// code; a registration is for exactly that address.
+func (c *Client) identify(ctx context.Context, d *discovered, old *entry, redirect string) (clientIdentity, error) {
 	if c.ClientID != "" {
-		return c.ClientID, nil
+		return clientIdentity{id: c.ClientID}, nil
 	}
 	if old != nil && old.Issuer == d.issuer && old.ClientID != "" && (old.Redirect == "" || old.Redirect == redirect) {
-		return old.ClientID, nil
+		return clientIdentity{old.ClientID, old.Redirect}, nil
 	}
 	if d.metadata.Registration == "" {
-		return DefaultClient, nil
+		return clientIdentity{id: DefaultClient}, nil
 	}
 	id, err := c.register(ctx, d, redirect)
+	if ctx.Err() != nil {
+		return clientIdentity{}, err
+	}
 	if err != nil {
 		c.Say(fmt.Sprintf("The issuer registers no client for us (%v); going on as its client %q. If it has none of that name, name one with --client-id.", err, DefaultClient))
-		return DefaultClient, nil
+		return clientIdentity{id: DefaultClient}, nil
 	}
-	return id, nil
+	return clientIdentity{id, redirect}, nil
 }
 
 // register makes a public client at the issuer (RFC 7591 section 3).

@@ -41,7 +41,7 @@ type entry struct {
 	Server        string    `json:"server"`
 	Issuer        string    `json:"issuer"`
 	ClientID      string    `json:"client_id"`
-	Redirect      string    `json:"redirect,omitempty"` // of a client that was registered for it
+	Redirect      string    `json:"redirect,omitempty"` // what the client was registered with; empty for one that exists without us
 	TokenURL      string    `json:"token_endpoint"`
 	RevocationURL string    `json:"revocation_endpoint,omitempty"`
 	Scopes        []string  `json:"scopes"`

@@ -22,11 +22,11 @@ func (c *Client) oauth(ctx context.Context) context.Context {
 }
 
 // newEntry is what a sign-in gave.
-func (c *Client) newEntry(d *discovered, conf *oauth2.Config, tok *oauth2.Token) (*entry, error) {
+func (c *Client) newEntry(d *discovered, conf *oauth2.Config, as clientIdentity, tok *oauth2.Token) (*entry, error) {
 	if tok.RefreshToken == "" {
 		c.Say("The issuer gave no refresh token: this sign-in ends with its first access token. Let the client use the refresh_token grant, and the scope offline_access.")
 	}
-	e := &entry{Server: c.Server, Issuer: d.issuer, ClientID: conf.ClientID, TokenURL: d.endpoint.TokenURL,
+	e := &entry{Server: c.Server, Issuer: d.issuer, ClientID: as.id, Redirect: as.redirect, TokenURL: d.endpoint.TokenURL,
 		RevocationURL: d.metadata.Revocation, Scopes: conf.Scopes}
 	return e, e.take(tok, c.now())
 }

@@ -85,7 +85,8 @@ func (cmd *checkCmd) checkKeycloak(ctx context.Context, k *checker, s streams) e
 	return k.closing(s)
 }
 
-// get reads a JSON document; status 0 means that there was no answer.
+// ask sends one request and reads the JSON answer of a success into into. text is
+// what a refusal says. The administrator's token goes to the admin API alone.
 func (r *realm) ask(ctx context.Context, method, at string, body any, into any) (status int, text string, err error) {
 	var reader io.Reader
 	contentType := "application/json"

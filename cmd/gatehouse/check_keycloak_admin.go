@@ -20,7 +20,7 @@ func (r *realm) signInAsAdmin(ctx context.Context) bool {
 	form := url.Values{"grant_type": {"password"}, "client_id": {"admin-cli"}, "username": {r.AdminUser}, "password": {r.password}}
 	status, text, err := r.ask(ctx, http.MethodPost, r.Keycloak+"/realms/master/protocol/openid-connect/token", form, &tok)
 	if err != nil || status != http.StatusOK {
-		r.say(failed, "administrator "+r.AdminUser, "not let in: %d %s %v", status, text, errText(err))
+		r.say(failed, "administrator "+r.AdminUser, "not let in: %d %s %s", status, text, errText(err))
 		return false
 	}
 	r.token = tok.Token
@@ -55,7 +55,7 @@ type clientScope struct {
 	Attributes map[string]string `json:"attributes"`
 }
 
-// audience returns what the scope's mappers put into aud, with access.token.claim on.
+// audiences returns what the scope's mappers put into aud, with access.token.claim on.
 func (s *clientScope) audiences() (list []string) {
 	for _, m := range s.Mappers {
 		if m.Kind == "oidc-audience-mapper" && m.Config["access.token.claim"] == "true" {
@@ -109,7 +109,7 @@ func orURL(resource string) string {
 	return resource
 }
 
-// client is what is read of one.
+// keycloakClient is what is read of one.
 type keycloakClient struct {
 	ID          string            `json:"id"`
 	Enabled     bool              `json:"enabled"`

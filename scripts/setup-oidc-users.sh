@@ -24,7 +24,8 @@ people
   --user NAME[:ACCOUNT][=SUBJECT]   user name at the issuer, account here (default: NAME), and the
                          subject of the person's tokens, which --keycloak can look up
   --issuer URL           the issuer, exactly as tokens say it (MCP_ISSUER)
-  --demo                 the accounts gatehouse-alice, gatehouse-bob and gatehouse-demo
+  --demo                 the accounts gatehouse-alice, gatehouse-bob and gatehouse-demo; with --remove
+                         also the keys and passwords of demos that run no more
 Keycloak
   --keycloak URL --realm REALM      base URL and realm. Makes what is missing: the realm, the client
                          scope mcp:use with the audience, a public client for native MCP clients, users
@@ -219,7 +220,7 @@ remove_all() {
   elif [ -z "$demo" ]; then
     drop_everybody
   fi
-  if [ -n "$demo" ]; then for name in "${DEMO_ACCOUNTS[@]}" gatehouse-demo; do drop_account "$name"; done; fi
+  if [ -n "$demo" ]; then for name in "${DEMO_ACCOUNTS[@]}" gatehouse-demo; do drop_account "$name"; done; drop_demo_states; fi
 }
 
 PASSWORD='' LOOKED_UP='' NEW=()
@@ -237,6 +238,7 @@ if [ -n "$keycloak" ]; then
   admin_password
 fi
 prepare_state
+lock_file "$SETUP/.setup.lock"
 exec 8>"$SETUP/.setup.lock"
 flock 8
 case $action in

@@ -269,6 +269,20 @@ drop_everybody() {
   while read -r name; do drop_account "$name"; done < <(cut -d' ' -f1 "$MADE" | sort -u)
 }
 
+# drop_demo_states: the keys and passwords of demos that run no more.
+drop_demo_states() {
+  local d run used=' '
+  for run in "$RUNS"/*; do
+    if read_pid "$run/demo.pid" >/dev/null; then used+="$(info "$run" demo_state) "; fi
+  done
+  for d in "$STATE"/demo-*; do
+    case $used in *" $d "*) continue ;; esac
+    [ -d "$d" ] && [ ! -L "$d" ] || continue
+    rm -rf --one-file-system -- "$d"
+    say "removed the demo's folder $d"
+  done
+}
+
 # next_steps: what to do with what has been made.
 next_steps() {
   local host=${audience#https://} port=443 bind=' MCP_BIND_ADDRESS=0.0.0.0'

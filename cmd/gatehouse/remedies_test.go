@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"encoding/pem"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -207,7 +206,7 @@ func TestEveryTokenFaultHasARemedy(t *testing.T) {
 		})
 	}
 	for kind := token.KindMalformed; kind <= token.KindBadClaims; kind++ {
-		if tokenRemedy(token.Step{Kind: kind, Detail: fmt.Sprint("anything")}) == "" {
+		if tokenRemedy(token.Step{Kind: kind, Detail: "anything"}) == "" {
 			t.Errorf("no remedy for %v", kind)
 		}
 	}

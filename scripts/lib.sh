@@ -53,6 +53,10 @@ build_programs() {
   if am_root && [ "$dir" = "$ROOT/bin" ]; then chown -R --reference="$ROOT" "$dir"; fi
 }
 
+# lock_file FILE: makes a file to lock that nobody else can open, since whoever can
+# open it can hold its lock for ever.
+lock_file() { (umask 077 && : >>"$1") && chmod 600 "$1"; }
+
 # prepare_programs: makes BIN current. As root the programs are installed where
 # every account may execute them, each by an atomic rename.
 prepare_programs() {
@@ -60,6 +64,7 @@ prepare_programs() {
   if find_go; then
     if [ ! -x "$ROOT/bin/gatehouse" ]; then note "Building (the first time takes a minute or two) …"; fi
     mkdir -p "$STATE"
+    lock_file "$STATE/.build.lock"
     (flock 9 && build_programs "$ROOT/bin") 9>"$STATE/.build.lock" || exit 1
   elif [ ! -x "$ROOT/bin/gatehouse" ]; then
     die "no Go here to build with: install Go 1.26 or later (https://go.dev/dl), or put it in PATH"
@@ -182,7 +187,7 @@ launch() {
   local pidfile=$1 log=$2
   shift 2
   (umask 077 && : >>"$log")
-  setsid -- "$@" </dev/null >>"$log" 2>&1 &
+  setsid -- "$@" </dev/null >>"$log" 2>&1 {START_LOCK}>&- &
   LAUNCHED=$!
   disown "$LAUNCHED"
   # setsid execs in place: the number stays.
@@ -306,7 +311,14 @@ check_port() {
 }
 
 # begin_run RUN MODE URL: a fresh run folder; the log of the run before is kept once.
+# Of two starts on one port at the same time one is refused: it would take the
+# other's half-started server for what is left of a run before.
 begin_run() {
+  local port=${1##*/}
+  lock_file "$RUNS/.$port.lock"
+  exec {START_LOCK}>"$RUNS/.$port.lock"
+  flock -n "$START_LOCK" || die "another start on port $port is under way"
+  check_port "$port" # again: it may be the one that we waited for while building
   abandon "$1" # the demo issuer of a server that died
   (umask 077 && mkdir -p "$1")
   rm -f "$1"/*.pid "$1/info"

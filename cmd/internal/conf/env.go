@@ -12,7 +12,7 @@ var foreign = []string{
 	"MCP_CONNECTION_NONBLOCKING", "MCP_SERVER_CONNECTION_BATCH_SIZE", "MCP_REMOTE_SERVER_CONNECTION_BATCH_SIZE",
 	"MCP_SERVER_REQUEST_TIMEOUT", "MCP_REQUEST_MAX_TOTAL_TIMEOUT", "MCP_REQUEST_TIMEOUT_RESET_ON_PROGRESS",
 	"MCP_AUTO_OPEN_ENABLED", "MCP_PROXY_FULL_ADDRESS", "MCP_PROXY_PORT", "MCP_PROXY_AUTH_TOKEN",
-	"MCP_DEMO_PORT", // of scripts/run-auth-server.sh
+	"MCP_DEMO_PORT", "MCP_DEMO_TOKEN_LIFE", // of scripts/run-auth-server.sh
 	"MCP_INSPECTOR_API_TOKEN", "MCP_REMOTE_CONFIG_DIR", "MCP_ENV_VARS",
 }
 
@@ -22,10 +22,13 @@ var otherNames = map[string]string{
 	"MCP_SCOPES": "MCP_REQUIRED_SCOPES", "MCP_SCOPE": "MCP_REQUIRED_SCOPES",
 	"MCP_RESOURCE": "MCP_AUDIENCE", "MCP_RESOURCE_URL": "MCP_AUDIENCE", "MCP_SERVER_URL": "MCP_AUDIENCE", "MCP_BASE_URL": "MCP_AUDIENCE",
 	"MCP_ISSUER_URL": "MCP_ISSUER", "MCP_OIDC_ISSUER": "MCP_ISSUER", "MCP_AUTH_ISSUER": "MCP_ISSUER",
-	"MCP_CERT": "MCP_TLS_CERT", "MCP_KEY": "MCP_TLS_KEY", "MCP_CA": "MCP_ISSUER_CA", "MCP_TLS_CA": "MCP_ISSUER_CA",
+	"MCP_CERT": "MCP_TLS_CERT", "MCP_KEY": "MCP_TLS_KEY", "MCP_TLS_CA": "MCP_ISSUER_CA",
 	"MCP_COMMAND": "MCP_WORKER_COMMAND", "MCP_ACCOUNTS": "MCP_ACCOUNTS_FILE", "MCP_PROFILE": "MCP_TOKEN_PROFILE",
 	"MCP_CONFIG_FILE": EnvFile,
 }
+
+// clientCA is read by the subcommands that are clients.
+const clientCA = "MCP_CA"
 
 // environment splits the environment into names and values and judges the
 // names. A name that is a slip of one of ours stops the start, because a
@@ -52,6 +55,12 @@ func (l *loader) environment(environ []string) map[string]string {
 	}
 	slices.Sort(strange)
 	for _, k := range strange {
+		if k == clientCA { // another subcommand's
+			if env["MCP_ISSUER"] != "" && env["MCP_ISSUER_CA"] == "" {
+				l.warn("%s is for gatehouse login, token and check --keycloak; the authority of the server's issuer is MCP_ISSUER_CA", k)
+			}
+			continue
+		}
 		l.strange(k, ours)
 	}
 	return env

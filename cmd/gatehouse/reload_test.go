@@ -55,9 +55,7 @@ func TestFrontReload(t *testing.T) {
 	if status, _, body := f.post(raw, session, listMessage); status != 200 {
 		t.Errorf("the session did not live through the reload: %d %s", status, body)
 	}
-	if !strings.Contains(f.stderr.String(), `"dir":"in"`) {
-		t.Error("no trace")
-	}
+	await(t, "the trace", func() bool { return strings.Contains(f.stderr.String(), `"dir":"in"`) })
 	p.Servers[0].RequiredScopes = []string{"mcp:use", "more"}
 	f.hand(encode(t, p))
 	await(t, "the new scopes", func() bool { status, _, _ := f.post(raw, session, listMessage); return status == 403 })

@@ -116,7 +116,7 @@ func (k *keeper) succeed(u keys.Update, r Result) time.Duration {
 	k.now, k.failures = u, 0
 	k.publish()
 	k.log.WithLevel(level).Int("keys", len(u.Keys)).Str("url", r.JWKSURL).
-		Strs("left_out", r.LeftOut).Dur("next", wait).Msg("keys are current")
+		Strs("left_out", r.LeftOut).Stringer("next", wait.Round(time.Second)).Msg("keys are current")
 	if k.src.JWKSFile == "" {
 		if err := k.store.save(u); err != nil {
 			k.log.Warn().Err(err).Msg("keys not saved; a restart while the issuer is down will have none")
@@ -139,7 +139,7 @@ func (k *keeper) fail(err error, begun time.Time) time.Duration {
 		level, k.warned = zerolog.WarnLevel, begun
 	}
 	ev := k.log.WithLevel(level).Str("reason", why.Error()).Str("health", string(why.Health)).
-		Int("failures", k.failures).Dur("next", wait)
+		Int("failures", k.failures).Stringer("next", wait.Round(time.Second))
 	if why.Found != "" {
 		ev = ev.Str("found_issuer", why.Found)
 	}

@@ -64,11 +64,26 @@ keycloak_built_in() {
   keycloak_server
 }
 
+# realm_checked PATTERN: gatehouse check --keycloak finds the realm in order, and says so much.
+realm_checked() {
+  local rc=0
+  KC_ADMIN_PASSWORD=$(cat "$KC_SECRET") MCP_MODE=authenticated MCP_AUDIENCE=$URL MCP_ISSUER_CA=$CA \
+    "$ROOT/bin/gatehouse" check --keycloak "$KC_URL" --realm "$KC_REALM" >"$WORK/realm.log" 2>&1 || rc=$?
+  if [ $rc != 0 ] || ! grep -qE -- "$1" "$WORK/realm.log"; then
+    cat "$WORK/realm.log"
+    return 1
+  fi
+}
+
 keycloak_static_token() { kc_token "$PASSWORD" code "$ISSUER" mcp-cli mcp:use "$1"; }
 # keycloak_other_audience: without the scope mcp:use a token of the realm is not for us.
 keycloak_other_audience() { kc_token "$PASSWORD" password "$ISSUER" test-password openid "$1"; }
 keycloak_expired_token() { printf '%s\n' "$KC_EXPIRED"; }
-keycloak_allow_registration() { realm_setup --allow-dcr; }
+keycloak_allow_registration() {
+  check "check --keycloak: a realm as setup-oidc-users.sh makes it" realm_checked '^warn  registration: refused from here'
+  realm_setup --allow-dcr
+  check "check --keycloak: a realm that registers clients" realm_checked '^ok    registration: clients on this host'
+}
 keycloak_short_tokens() {
   OUTLIVES=9
   fixture lifespan 5

@@ -111,11 +111,13 @@ func TestGreetings(t *testing.T) {
 		in     string
 		speaks bool
 	}{
-		"unknown method":    {`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":""}}`, false},
-		"invalid params":    {`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":""}}`, false},
-		"other version":     {`{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":""}}`, true},
-		"other versions":    {`{"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2027-01-01"]}}`, true},
-		"any result at all": {`{"jsonrpc":"2.0","id":1,"result":{}}`, false},
+		"unknown method":         {`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":""}}`, false},
+		"invalid params":         {`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":""}}`, false},
+		"other version":          {`{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":""}}`, true},
+		"other versions":         {`{"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2027-01-01"]}}`, true},
+		"legacy versions alone":  {`{"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2025-11-25"]}}`, false},
+		"refusal that lists one": {`{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"","data":{"supported":["2025-11-25"],"requested":"2026-07-28"}}}`, false},
+		"any result at all":      {`{"jsonrpc":"2.0","id":1,"result":{}}`, false},
 	} {
 		m := parse(t, c.in)
 		if Speaks(m) != c.speaks {

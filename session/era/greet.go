@@ -54,17 +54,26 @@ func lists(array []byte, want string) bool {
 	return false
 }
 
-// Speaks reports whether a response to server/discover shows that the worker is a
-// modern one: a result, or an error that only a modern server gives.
+// Speaks reports whether a response to server/discover shows that the worker is to be
+// spoken with in the modern era: a result, or an error that only a modern server
+// gives (2026-07-28, basic/transports/stdio, "Backward Compatibility"). One that lists
+// legacy versions alone is not.
 func Speaks(m *jsonrpc.Message) bool {
+	versions := jsonrpc.Value(m.Result.Of(m.Raw), "supportedVersions")
 	if !m.Error.Present() {
-		return m.Result.Present() && jsonrpc.Value(m.Result.Of(m.Raw), "supportedVersions") != nil
+		return versions != nil && (lists(versions, Modern) || !anyLegacy(versions))
 	}
 	switch string(jsonrpc.Value(m.Error.Of(m.Raw), "code")) {
-	case strconv.Itoa(CodeHeader), strconv.Itoa(CodeCapability), strconv.Itoa(CodeVersion):
+	case strconv.Itoa(CodeVersion):
+		return !anyLegacy(jsonrpc.Value(jsonrpc.Value(m.Error.Of(m.Raw), "data"), "supported"))
+	case strconv.Itoa(CodeHeader), strconv.Itoa(CodeCapability):
 		return true
 	}
 	return false
+}
+
+func anyLegacy(versions []byte) bool {
+	return lists(versions, "2025-11-25") || lists(versions, "2025-06-18") || lists(versions, "2025-03-26") || lists(versions, "2024-11-05")
 }
 
 // Discover is the result of server/discover that clients get.

@@ -1,8 +1,10 @@
 package sessiontest
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 )
 
 func (s Server) capabilities() string {
@@ -103,4 +105,30 @@ func input(c *Conn, p call) {
 		method = "elicitation/create"
 	}
 	c.result(p.id, fmt.Sprintf(`{"resultType":"input_required","inputRequests":{"k%d":{"method":%q,"params":%s}},"requestState":"round %d"}`, round+1, method, p.params(), round+1))
+}
+
+// OnlyModern is f without initialize: such requests are refused before f sees them.
+func OnlyModern(f Func) Func {
+	return func(p *Process) int {
+		in, w := io.Pipe()
+		inner := *p
+		inner.In = in
+		go func() {
+			lines := bufio.NewScanner(p.In)
+			lines.Buffer(nil, 64<<20)
+			for lines.Scan() {
+				var m message
+				_ = json.Unmarshal(lines.Bytes(), &m) // what is none is f's affair
+				if m.Method == "initialize" {
+					fmt.Fprintf(p.Out, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"this server speaks 2026-07-28"}}`+"\n", m.ID)
+					continue
+				}
+				if _, err := w.Write(append(lines.Bytes(), '\n')); err != nil {
+					return
+				}
+			}
+			_ = w.Close()
+		}()
+		return f(&inner)
+	}
 }

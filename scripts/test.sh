@@ -91,6 +91,13 @@ stage_tls() { scripts/test-tls.sh; }
 stage_conformance() { scripts/test-conformance.sh; }
 stage_clients() { scripts/test-first-clients.sh; }
 stage_workers() { scripts/test-workers.sh; }
+stage_all_clients() { scripts/test-clients.sh; }
+stage_all_clients_keycloak() { scripts/test-clients.sh --issuer keycloak; }
+stage_lifetime() { scripts/test-lifetime.sh; }
+stage_chaos() { scripts/test-chaos.sh; }
+stage_toolsets() {
+  if am_root; then scripts/test-toolsets.sh; else say "SKIPPED: needs root (several accounts)"; fi
+}
 stage_keycloak() { scripts/test-keycloak.sh; }
 stage_newcomer() {
   if am_root; then scripts/test-newcomer.sh; else say "SKIPPED: needs root (makes an account to be a newcomer)"; fi
@@ -100,7 +107,8 @@ stage_identity() {
 }
 
 fast=(tools build format vet layout unit)
-full=(tools build format vet layout staticcheck vulnerabilities shellcheck race fuzz tls identity conformance workers clients keycloak newcomer)
+full=(tools build format vet layout staticcheck vulnerabilities shellcheck race fuzz tls identity conformance workers
+  clients keycloak newcomer toolsets lifetime chaos all_clients all_clients_keycloak)
 soak=(tools build fuzz_long)
 declare -n stages=$level
 if [ "${1:-}" = --list ]; then printf '%s\n' "${stages[@]}"; exit 0; fi

@@ -27,7 +27,7 @@ chmod 755 "$DIR"/bin/*
 if "$DIR/bin/chaos" --lifetime --bin "$DIR/bin" --dir "$DIR"; then
   ok "lifetimes"
 else
-  for run in short many brief; do cp "$DIR/$run/log" "${TMPDIR:-/tmp}/gatehouse-lifetime-$run.log" 2>/dev/null || true; done
+  for run in short many brief fair; do cp "$DIR/$run/log" "${TMPDIR:-/tmp}/gatehouse-lifetime-$run.log" 2>/dev/null || true; done
   not_ok "lifetimes" "the servers' logs are ${TMPDIR:-/tmp}/gatehouse-lifetime-*.log"
 fi
 summary

@@ -68,13 +68,13 @@ var trials = map[string]func(*trial){
 // lifetimes runs all of it.
 func lifetimes(bin, dir string) (good bool) {
 	good = true
-	for name, f := range map[string]func(*world) error{"short": sideBySide, "many": crowd, "brief": briefly} {
+	for name, f := range map[string]func(*world) error{"short": sideBySide, "many": crowd, "brief": briefly, "fair": fairness} {
 		sub := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Join(sub, "tls"), 0o755); err != nil {
 			fmt.Println("FAIL ", err)
 			return false
 		}
-		w, err := newWorld(bin, sub, map[string]string{"short": short, "many": many, "brief": brief}[name])
+		w, err := newWorld(bin, sub, map[string]string{"short": short, "many": many, "brief": brief, "fair": fairly}[name])
 		if err == nil {
 			if err = w.start(); err == nil {
 				err = f(w)

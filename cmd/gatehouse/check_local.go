@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -100,6 +101,7 @@ func (k *checker) workers(context.Context) {
 	}
 	for _, s := range k.c.Servers {
 		topic := "worker of " + s.Path
+		k.folders(topic, s)
 		if len(s.Worker.Command) == 0 {
 			cat, err := askWorker(k.c)
 			if err != nil {
@@ -114,10 +116,21 @@ func (k *checker) workers(context.Context) {
 			continue
 		}
 		k.say(okay, topic, "%s is there", s.Worker.Command[0])
-		if w := s.Worker; w.Cwd != "" {
-			if st, err := os.Stat(w.Cwd); err != nil || !st.IsDir() {
-				k.say(failed, topic, "the working folder %s is not there", w.Cwd)
-			}
+	}
+}
+
+// folders looks for those that a worker needs. One that only its account may look at
+// is left to it.
+func (k *checker) folders(topic string, s conf.Server) {
+	for _, f := range []struct{ path, lack string }{
+		{s.Worker.Cwd, "the working folder %s is not there"},
+		{s.Workspace, "there is no repository %s; scripts/setup-workspace.sh makes one"},
+	} {
+		if f.path == "" {
+			continue
+		}
+		if st, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) || err == nil && !st.IsDir() {
+			k.say(failed, topic, f.lack, f.path)
 		}
 	}
 }

@@ -117,6 +117,8 @@ func TestCheckOutside(t *testing.T) {
 		{name: "port taken", env: []string{"MCP_PORT=" + port}, code: exitFailed, want: []string{"FAIL  port: listen on 127.0.0.1:" + port, "in use"}},
 		{name: "clients call another port", env: []string{"MCP_PORT=" + port, "MCP_AUDIENCE=https://elsewhere.test/mcp"}, code: exitFailed, want: []string{"warn  port: clients of https://elsewhere.test/mcp call port 443, and this server listens on " + port, "else MCP_PORT=443"}},
 		{name: "worker gone", env: []string{`MCP_WORKER_COMMAND=["/nonexistent/tool"]`}, code: exitFailed, want: []string{"FAIL  configuration: MCP_WORKER_COMMAND"}},
+		{name: "workspace gone", env: []string{"MCP_WORKSPACE=/nonexistent/code.git"}, code: exitFailed, want: []string{"FAIL  worker of /mcp: there is no repository /nonexistent/code.git", "setup-workspace.sh"}},
+		{name: "working folder gone", env: []string{"MCP_WORKER_CWD=/nowhere/at/all"}, code: exitFailed, want: []string{"FAIL  worker of /mcp: the working folder /nowhere/at/all is not there"}},
 		{name: "state folder that can't be", env: []string{"MCP_STATE_DIR=/proc/nowhere"}, code: exitFailed, want: []string{"FAIL  state: ", "MCP_STATE_DIR"}},
 		{name: "unknown toolset", env: []string{"MCP_TOOLSETS=tests"}, code: exitFailed, want: []string{"FAIL  worker: MCP_TOOLSETS"}},
 		{name: "certificate missing, issuer down", down: true, env: []string{"MCP_TLS_CERT="}, code: exitFailed, want: []string{"FAIL  configuration: tls.cert (MCP_TLS_CERT) is missing", "FAIL  issuer "}},

@@ -184,6 +184,33 @@ func TestIssuerIsAway(t *testing.T) {
 	})
 }
 
+// TestInterruptedRefresh holds that whoever is told to stop in the middle of a
+// refresh keeps what it brought.
+func TestInterruptedRefresh(t *testing.T) {
+	w := newWorld(t, time.Minute)
+	synctest.Test(t, func(t *testing.T) {
+		w.T = t
+		c := w.signedIn()
+		time.Sleep(50 * time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		next := w.issuer.Handler()
+		w.answerInstead(func(rw http.ResponseWriter, r *http.Request) { cancel(); next.ServeHTTP(rw, r) })
+		if _, err := c.Token(ctx, MinLife); err != nil {
+			t.Errorf("interrupted: %v", err)
+		}
+		if _, err := c.Token(ctx, MinLife); err != nil { // what is kept is fresh
+			t.Errorf("after it: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if _, err := c.Token(ctx, MinLife); err == nil {
+			t.Error("a refresh was begun after the interruption")
+		}
+		if _, err := c.Token(t.Context(), MinLife); err != nil {
+			t.Errorf("the sign-in is lost: %v", err)
+		}
+	})
+}
+
 func TestSignOut(t *testing.T) {
 	w := newWorld(t, time.Minute)
 	synctest.Test(t, func(t *testing.T) {

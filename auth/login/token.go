@@ -92,11 +92,18 @@ func (c *Client) Token(ctx context.Context, min time.Duration) (string, error) {
 	return e.AccessToken, nil
 }
 
-// refresh spends the refresh token. The lock is held.
+// refresh spends the refresh token. The lock is held. Once begun it is not
+// interrupted: a token that was spent and whose successor was lost is the end of the
+// sign-in.
 func (c *Client) refresh(ctx context.Context, e *entry) error {
 	if e.RefreshToken == "" {
 		return fmt.Errorf("the sign-in at %s had no refresh token and is over: %w", c.Server, ErrSignIn)
 	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("refresh the token: %w", ctx.Err())
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	defer cancel()
 	conf := &oauth2.Config{ClientID: e.ClientID, Endpoint: oauth2.Endpoint{TokenURL: e.TokenURL, AuthStyle: oauth2.AuthStyleInParams}}
 	tok, err := conf.TokenSource(c.oauth(ctx), &oauth2.Token{RefreshToken: e.RefreshToken}).Token()
 	if err != nil {

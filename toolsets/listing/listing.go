@@ -59,7 +59,7 @@ func (l listing) packages(ctx context.Context, c *toolsets.Call) (*toolsets.Resu
 	defer s.Close()
 	var all []Package
 	for _, q := range snap.Plains() {
-		all = append(all, Package{q.Path, q.Name, q.Dir, q.Synopsis(), len(q.Errors())})
+		all = append(all, Package{q.Folder(), q.Name, q.Dir, q.Synopsis(), len(q.Errors())})
 	}
 	return toolsets.Paged(c, all, func(p Package) string {
 		line := p.Path

@@ -47,6 +47,14 @@ func (s *Snapshot) Package(name string) (*Package, error) {
 	case 1:
 		return found[0], nil
 	case 0:
+		for _, q := range all {
+			if q.IsTest() && (q.Folder() == name || path.Base(q.Folder()) == name || q.Dir == strings.TrimPrefix(name, "./")) {
+				found = append(found, q)
+			}
+		}
+		if len(found) == 1 {
+			return found[0], nil
+		}
 		return nil, toolsets.Failf(toolsets.NotFound, "there is no package %q in the workspace; list_packages shows those there are%s", name, near(name, paths(all)))
 	}
 	return nil, ambiguous("package", name, paths(found))

@@ -140,8 +140,17 @@ func (d *Decl) Position() string {
 	return d.Pkg.Position(tf.Pos(d.Unit.Decl))
 }
 
-// Plains returns the packages of the working copy as they are built, without
-// packages of tests, in build order.
+// Folder is the import path of the package's folder: that of the package under
+// test for external tests.
+func (q *Package) Folder() string {
+	if q.IsTest() {
+		return strings.TrimSuffix(q.Path, "_test")
+	}
+	return q.Path
+}
+
+// Plains returns the packages of the working copy as they are built, in build
+// order. External tests are among them only where a folder holds nothing else.
 func (s *Snapshot) Plains() []*Package {
 	primary := map[string]*Package{}
 	for _, q := range s.Packages() {
@@ -151,8 +160,9 @@ func (s *Snapshot) Plains() []*Package {
 	seen := map[string]bool{}
 	for _, q := range s.order {
 		p := primary[q.Path]
-		// A folder that holds nothing but tests of its own package has no plain one.
-		only := p == q && q.ForTest == q.Path && s.byID[q.Path] == nil
+		// A folder that holds nothing but tests has no plain package.
+		plain := s.byID[q.Folder()]
+		only := p == q && q.ForTest != "" && (plain == nil || len(plain.paths) == 0) && (q.Path == q.ForTest || primary[q.Folder()] == nil)
 		if q.Workspace && p != nil && (q.ForTest == "" || only) && !seen[q.Path] {
 			seen[q.Path] = true
 			out = append(out, p)

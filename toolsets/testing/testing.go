@@ -123,7 +123,7 @@ func tests(snap *program.Snapshot, q *program.Package) []Test {
 		for _, x := range f.AST.Decls {
 			if d, ok := x.(*ast.FuncDecl); ok {
 				if k := kindOf(f, d); k != "" {
-					out = append(out, Test{strings.TrimSuffix(q.Path, "_test"), d.Name.Name, k, snap.Position(d.Pos())})
+					out = append(out, Test{q.Folder(), d.Name.Name, k, snap.Position(d.Pos())})
 				}
 			}
 		}
@@ -159,13 +159,7 @@ func (t *toolset) list(ctx context.Context, c *toolsets.Call) (*toolsets.Result,
 // target finds the package whose tests are meant. A folder may hold nothing but
 // tests of another package than its own.
 func target(snap *program.Snapshot, name string) (*program.Package, error) {
-	q, err := snap.Package(strings.TrimSuffix(name, "_test"))
-	if err != nil {
-		if only, e := snap.Package(strings.TrimSuffix(name, "_test") + "_test"); e == nil {
-			return only, nil
-		}
-	}
-	return q, err
+	return snap.Package(strings.TrimSuffix(name, "_test"))
 }
 
 // folder is how the go command is told a package; it can't be taken for an option.

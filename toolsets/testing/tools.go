@@ -102,7 +102,7 @@ func (t *toolset) one(ctx context.Context, c *toolsets.Call) (o *outcome, pkg st
 	if o.passed+o.failed+o.skipped == 0 && len(o.fails) == 0 {
 		return nil, "", toolsets.Failf(toolsets.NotFound, "%s has no test %s; list_tests shows those there are", q.Path, c.String("test"))
 	}
-	return o, strings.TrimSuffix(q.Path, "_test"), nil
+	return o, q.Folder(), nil
 }
 
 func (o *outcome) outputOf(pkg, test string) string {

@@ -92,5 +92,5 @@ YAML
     if [ "$(accounts_reads)" -gt "$reads" ]; then break; fi
     sleep 0.1
   done
-  sleep 0.3 # workers that are mapped no more are ended
+  sleep 2.5 # a running worker that is mapped no more gets two seconds to end
 }

@@ -277,7 +277,7 @@ drop_demo_states() {
   done
   for d in "$STATE"/demo-*; do
     case $used in *" $d "*) continue ;; esac
-    [ -d "$d" ] && [ ! -L "$d" ] || continue
+    if [ ! -d "$d" ] || [ -L "$d" ]; then continue; fi
     rm -rf --one-file-system -- "$d"
     say "removed the demo's folder $d"
   done

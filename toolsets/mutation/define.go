@@ -33,8 +33,9 @@ type given struct {
 	name   string
 	fn     *ast.FuncDecl
 	spec   *ast.TypeSpec
-	// body is the spec alone, without "type" and comments before it.
-	body string
+	// body is a type's spec alone, without "type" and comments before it; doc is
+	// the comment before it.
+	body, doc string
 }
 
 // parseGiven reads exactly one declaration of the wanted kind.
@@ -86,7 +87,9 @@ func (g *given) cutBody() error {
 	if err != nil {
 		return parseFailure(err)
 	}
-	spec := f.Decls[0].(*ast.GenDecl).Specs[0].(*ast.TypeSpec)
+	gen := f.Decls[0].(*ast.GenDecl)
+	spec := gen.Specs[0].(*ast.TypeSpec)
+	g.doc = strings.TrimPrefix(src[:fset.Position(gen.Pos()).Offset], "package p\n\n")
 	end := spec.End()
 	if spec.Comment != nil {
 		end = spec.Comment.End()
@@ -209,11 +212,10 @@ func replaceInGroup(d *program.Decl, spec *ast.TypeSpec, g *given) (string, erro
 		if spec.Doc != nil {
 			from = tf.Offset(spec.Doc.Pos())
 		}
-		doc, _, _ := strings.Cut(g.text, "type ")
-		if g.spec.Doc != nil || doc == "" {
+		if g.spec.Doc != nil || g.doc == "" {
 			return "", toolsets.Failf(toolsets.InvalidParams, "give the type outside of a group, its comment before \"type\"")
 		}
-		body = strings.TrimRight(doc, "\n") + "\n" + body
+		body = strings.TrimRight(g.doc, "\n") + "\n" + body
 	}
 	group := string(decl.Splice(d.Split.Src[:d.Unit.End], from, to, []byte(body))[d.Unit.Doc:])
 	out, err := format.Source([]byte("package p\n\n" + strings.ReplaceAll(group, "\r\n", "\n")))

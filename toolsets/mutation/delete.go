@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"go/token"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -224,10 +223,18 @@ func (m mutation) removePackage(ctx context.Context, c *toolsets.Call) (*toolset
 	if err != nil {
 		return nil, err
 	}
-	var unread []string
-	for _, d := range q.Decls() {
-		if s.guard(d) != nil {
-			unread = append(unread, d.Qualified())
+	var unread, files []string
+	for _, p := range s.snap.Packages() {
+		if p.Dir != q.Dir {
+			continue // the folder's external tests go with it
+		}
+		for _, d := range p.Decls() {
+			if s.guard(d) != nil {
+				unread = append(unread, d.Qualified())
+			}
+		}
+		for _, f := range p.Files {
+			files = append(files, f.Rel)
 		}
 	}
 	if len(unread) > 0 {
@@ -238,19 +245,18 @@ func (m mutation) removePackage(ctx context.Context, c *toolsets.Call) (*toolset
 		return nil, &toolsets.Failure{Kind: toolsets.Refused, Data: unread,
 			Text: "these declarations have not been read by this session as they are; read them first (export_type_source, get_function_source): " + strings.Join(list, ", ")}
 	}
-	e := &Edit{Action: "deleted", Names: []string{"package " + q.Path}}
-	entries, err := os.ReadDir(filepath.Join(s.View.Dir, filepath.FromSlash(q.Dir)))
-	if err != nil {
-		return nil, err
-	}
-	for _, ent := range entries {
-		if ent.Type().IsRegular() && strings.HasSuffix(ent.Name(), ".go") {
-			rel := path.Join(q.Dir, ent.Name())
-			if err := s.View.RemoveFile(rel); err != nil {
-				return nil, err
-			}
-			e.Files = append(e.Files, rel)
+	e := &Edit{Action: "deleted", Names: []string{"package " + q.Path}, Files: files}
+	for _, rel := range files {
+		if err := s.View.RemoveFile(rel); err != nil {
+			return nil, err
 		}
+	}
+	// What is not built here nobody has read: it stays.
+	if left, _ := filepath.Glob(filepath.Join(s.View.Dir, filepath.FromSlash(q.Dir), "*.go")); len(left) > 0 {
+		for i := range left {
+			left[i] = filepath.Base(left[i])
+		}
+		e.note = "Left, because it is not built here: " + strings.Join(left, ", ") + "."
 	}
 	return s.finish(ctx, e), nil
 }

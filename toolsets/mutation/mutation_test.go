@@ -178,9 +178,9 @@ func TestDefineTypeAlsoInGroups(t *testing.T) {
 	if !strings.Contains(now, "// T is a type.\ntype T struct {\n\tN    int\n\tTime time.Time\n}\n") || !strings.Contains(now, "\"time\"\n") {
 		t.Errorf("file:\n%s", now)
 	}
-	b.OK("define_type", map[string]any{"package": "m", "source": "// G1 is new.\ntype G1 map[string]int"})
+	b.OK("define_type", map[string]any{"package": "m", "source": "// G1 is a type of map.\ntype G1 map[string]int"})
 	now = read(t, b, "a.go")
-	if !strings.Contains(now, "type (\n\t// G1 is new.\n\tG1 map[string]int\n\tG2 string // two\n)\n") {
+	if !strings.Contains(now, "type (\n\t// G1 is a type of map.\n\tG1 map[string]int\n\tG2 string // two\n)\n") {
 		t.Errorf("file:\n%s", now)
 	}
 	b.OK("define_type", map[string]any{"package": "m", "source": "type New[K comparable] struct{ k K }", "file": "new.go"})
@@ -249,6 +249,20 @@ func TestPackages(t *testing.T) {
 	b.Fails(toolsets.InvalidParams, "add_package", map[string]any{"path": "y", "name": "1x"})
 	b.Fails(toolsets.Refused, "add_package", map[string]any{"path": "use"})
 	if got := b.OK("remove_package", map[string]any{"package": "thing"}); !strings.Contains(got, "sub/go-thing/thing.go") {
+		t.Error(got)
+	}
+	v := b.Set.Views()[0]
+	for name, src := range map[string]string{"use/x_test.go": "package use_test\n\nfunc helper() {}\n", "use/use_windows.go": "package use\n\nfunc W() {}\n"} {
+		if err := v.WriteFile(t.Context(), name, []byte(src)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	show(b, "use.Use")
+	if got := b.Fails(toolsets.Refused, "remove_package", map[string]any{"package": "example.com/m/use"}); !strings.Contains(got, "use_test.helper") {
+		t.Error(got)
+	}
+	show(b, "use_test.helper")
+	if got := b.OK("remove_package", map[string]any{"package": "example.com/m/use"}); !strings.Contains(got, "Left, because it is not built here: use_windows.go") {
 		t.Error(got)
 	}
 	if _, err := os.Stat(filepath.Join(b.Set.Views()[0].Dir, "sub")); !os.IsNotExist(err) {

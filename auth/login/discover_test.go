@@ -126,6 +126,16 @@ func TestStoreRefusesWhatOthersMayRead(t *testing.T) {
 	}
 }
 
+func TestStoreRefusesAFolderThatOthersMayChange(t *testing.T) {
+	s := Store{t.TempDir()}
+	if err := os.Chmod(s.Dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.lock(t.Context(), serverURL); err == nil || !strings.Contains(err.Error(), "mode 0700") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestStoreTellsServersApart(t *testing.T) {
 	s := Store{"/x"}
 	if a, b := s.path("https://a.test/mcp"), s.path("https://a.test/mcp/"); a == b {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -79,6 +80,9 @@ func (s Store) lock(ctx context.Context, server string) (func(), error) {
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of sign-ins: %w", err)
 	}
+	if info, err := os.Stat(s.Dir); err != nil || info.Mode().Perm()&0o022 != 0 || !ours(info) {
+		return nil, fmt.Errorf("use the folder of sign-ins: others may change %s: it has to be yours, with mode 0700", s.Dir)
+	}
 	f, err := os.OpenFile(s.path(server)+".lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the lock of the sign-in: %w", err)
@@ -101,6 +105,12 @@ func (s Store) lock(ctx context.Context, server string) (func(), error) {
 	}
 }
 
+// ours reports whether a file belongs to the account that we run as.
+func ours(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Geteuid()
+}
+
 // read returns the sign-in at a server, or errNone.
 func (s Store) read(server string) (*entry, error) {
 	f, err := os.OpenFile(s.path(server), os.O_RDONLY|unix.O_NOFOLLOW, 0)
@@ -115,7 +125,7 @@ func (s Store) read(server string) (*entry, error) {
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read the sign-in: %w", err)
-	case info.Mode().Perm()&0o077 != 0:
+	case info.Mode().Perm()&0o077 != 0 || !ours(info):
 		return nil, fmt.Errorf("read the sign-in: others may read or change %s: chmod 600 it, or sign out and in again", f.Name())
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxEntry))

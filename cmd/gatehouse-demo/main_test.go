@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -70,7 +71,7 @@ func TestProbe(t *testing.T) {
 		"another one":          {probeCmd{URL: url + "/healthz", Cert: other.Cert}, "another certificate"},
 		"one nobody vouched":   {probeCmd{URL: url + "/healthz"}, "certificate"},
 		"not ready":            {probeCmd{URL: url + "/readyz", Cert: f.Cert}, "404"},
-		"no such file":         {probeCmd{URL: url + "/healthz", Cert: "/nonexistent"}, "no such file"},
+		"no such file":         {probeCmd{URL: url + "/healthz", Cert: filepath.Join(t.TempDir(), "none.pem")}, "no such file"},
 		"plaintext to the TLS": {probeCmd{URL: "http" + strings.TrimPrefix(url, "https") + "/healthz"}, "400"},
 	} {
 		err := c.p.Run()

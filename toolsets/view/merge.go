@@ -55,7 +55,8 @@ func (v *View) merge(ctx context.Context, base, ours, head string) (tree string,
 	for _, e := range theirs {
 		other[e.path] = e
 	}
-	var index bytes.Buffer
+	// Removals come first, so that a file can take the place of a folder.
+	var removed, index bytes.Buffer
 	for _, e := range mine {
 		t, both := other[e.path]
 		if both && t.newID == e.newID && t.newMode == e.newMode {
@@ -69,8 +70,13 @@ func (v *View) merge(ctx context.Context, base, ours, head string) (tree string,
 			}
 			clashes = append(clashes, found...)
 		}
-		fmt.Fprintf(&index, "%s %s\t%s\x00", mode, id, e.path)
+		to := &index
+		if mode == noMode {
+			to = &removed
+		}
+		fmt.Fprintf(to, "%s %s\t%s\x00", mode, id, e.path)
 	}
+	clashes = append(clashes, inTheWay(mine, theirs)...)
 	twice, err := v.addedTwice(ctx, mine, theirs)
 	if err != nil {
 		return "", nil, err
@@ -79,8 +85,21 @@ func (v *View) merge(ctx context.Context, base, ours, head string) (tree string,
 		v.attribute(ctx, base, head, clashes)
 		return "", clashes, nil
 	}
-	tree, err = v.writeMerged(ctx, head, index.Bytes())
+	tree, err = v.writeMerged(ctx, head, append(removed.Bytes(), index.Bytes()...))
 	return tree, nil, err
+}
+
+// inTheWay finds files of one side that stand where the other has a folder.
+func inTheWay(mine, theirs []entry) []Clash {
+	var out []Clash
+	for _, m := range mine {
+		for _, t := range theirs {
+			if !m.deleted() && !t.deleted() && (strings.HasPrefix(m.path, t.path+"/") || strings.HasPrefix(t.path, m.path+"/")) {
+				out = append(out, Clash{Path: t.path, Reason: "one side has a file where the other has a folder, here " + m.path})
+			}
+		}
+	}
+	return out
 }
 
 // writeMerged makes the tree of head with the given index entries on top, in an
@@ -93,7 +112,7 @@ func (v *View) writeMerged(ctx context.Context, head string, entries []byte) (st
 		args  []string
 	}{
 		{nil, []string{"read-tree", "--reset", head}},
-		{entries, []string{"update-index", "-z", "--add", "--replace", "--index-info"}},
+		{entries, []string{"update-index", "-z", "--add", "--index-info"}},
 		{nil, []string{"write-tree"}},
 	} {
 		out, err := v.git.try(ctx, step.stdin, env, step.args...)

@@ -2,9 +2,11 @@ package view
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -63,6 +65,50 @@ func TestOtherRepositories(t *testing.T) {
 			t.Errorf("no workspace: %v", err)
 		}
 	})
+}
+
+// TestFilesAndFolders: what one side removes or turns into a folder is merged,
+// and never at the cost of what the other side has there.
+func TestFilesAndFolders(t *testing.T) {
+	w := newWorld(t)
+	alice := w.view("alice")
+	for name, c := range map[string]struct {
+		alice, bob func(v *View) error
+		want       toolsets.Kind
+	}{
+		"removed here, other files there": {
+			func(v *View) error { return v.WriteFile(t.Context(), "one/a.txt", []byte("a")) },
+			func(v *View) error { return v.RemoveFile("notes.txt") }, ""},
+		"a folder instead of a file": {
+			func(v *View) error { return v.WriteFile(t.Context(), "two.txt", []byte("a")) },
+			func(v *View) error {
+				return errors.Join(v.RemoveFile(".gitignore"), v.WriteFile(t.Context(), ".gitignore/x", []byte("b")))
+			}, ""},
+		"a file where the other has a folder": {
+			func(v *View) error { return v.WriteFile(t.Context(), "three/a.txt", []byte("a")) },
+			func(v *View) error { return v.WriteFile(t.Context(), "three", []byte("b")) }, toolsets.Conflict},
+		"a folder where the other has a file": {
+			func(v *View) error { return v.WriteFile(t.Context(), "four", []byte("a")) },
+			func(v *View) error { return v.WriteFile(t.Context(), "four/a.txt", []byte("b")) }, toolsets.Conflict},
+	} {
+		bob := w.view("bob")
+		if err := errors.Join(c.alice(alice), c.bob(bob)); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if _, err := alice.Commit(t.Context(), ""); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if _, err := bob.Commit(t.Context(), ""); kind(err) != c.want || c.want == "" && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := alice.Refresh(t.Context()); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	got := strings.Fields(w.git(w.repo, "ls-tree", "-r", "--name-only", "main"))
+	if want := []string{".gitignore/x", "a.go", "four", "go.mod", "one/a.txt", "three/a.txt", "two.txt"}; !slices.Equal(got, want) {
+		t.Errorf("the branch holds %v", got)
+	}
 }
 
 // TestSeveralRepositoriesOfOneAccount: workers on different repositories share

@@ -32,6 +32,7 @@ func TestBadStarts(t *testing.T) {
 		{"prints JSON that is no message", sessiontest.PrintsFirst(`{"level":"info"}`), "no message", time.Second},
 		{"answers before it was asked", sessiontest.PrintsFirst(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}`), "not given", time.Second},
 		{"answers another id", sessiontest.AnswersWithAnotherID, "not given", time.Second},
+		{"writes back what it reads", sessiontest.WritesBack, "writes back", time.Second},
 		{"never answers", sessiontest.NeverAnswers, "in time", 30 * time.Second},
 		{"reads nothing", sessiontest.IgnoresStdin, "in time", 30 * time.Second},
 		{"speaks a version of the future", sessiontest.Server{Version: "2031-01-01"}.Run, "version", time.Second},

@@ -43,11 +43,16 @@ func needs(method []byte) Capability {
 
 // request handles a request of the worker. A ping asks whether the other end of
 // the pipe is there, which is this process; all others go to the oldest running
-// call whose client can answer, else to Upstream.
+// call whose client can answer, else to Upstream. No server asks to be initialized:
+// that is our own request, written back by a program that is no server, and our
+// refusal would come back as the answer to it.
 func (b *Bridge) request(m *jsonrpc.Message) error {
-	if m.Is("ping") {
+	switch {
+	case m.Is("ping"):
 		b.replyTo(m.IDBytes(), pong)
 		return nil
+	case m.Is("initialize"):
+		return violation("asked to be initialized, as a program does that writes back what it reads")
 	}
 	need := needs(m.Method())
 	b.mu.Lock()

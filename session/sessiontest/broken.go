@@ -79,6 +79,12 @@ func AnswersWithAnotherID(p *Process) int {
 	return answerFirst(p, `{"jsonrpc":"2.0","id":%s1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"x","version":"1"}}}`)
 }
 
+// WritesBack writes what it reads, as cat(1) would.
+func WritesBack(p *Process) int {
+	_, _ = io.Copy(p.Out, p.In)
+	return 0
+}
+
 // StderrFirst writes n bytes to stderr before it behaves.
 func StderrFirst(n int, lines bool) Func {
 	return func(p *Process) int {

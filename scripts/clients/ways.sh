@@ -185,11 +185,12 @@ page_block() {
   (
     cd "$dir" || exit 1
     mkdir -p home
+    # What Go and npm have downloaded does not depend on the home folder.
+    GOPATH=$(go env GOPATH) GOCACHE=$(go env GOCACHE) npm_config_cache=$CACHE/npm
+    export GOPATH GOCACHE npm_config_cache
     export HOME=$PAGE_HOME URL CA BROWSER=$WORK/page.bin/browser SIGN_IN=alice PASSWORD
     [ "$1" = login ] || HOME=$dir/home XDG_STATE_HOME=$PAGE_HOME/.local/state
     export XDG_STATE_HOME MCP_CA=$CA DISABLE_TELEMETRY=1 DISABLE_AUTOUPDATER=1 CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1
-    GOPATH=$(go env GOPATH) GOCACHE=$(go env GOCACHE) npm_config_cache=$CACHE/npm
-    export GOPATH GOCACHE npm_config_cache
     export PATH=$WORK/page.bin:$CACHE/python-$python/bin:$CACHE/claude/node_modules/.bin:$PATH
     # An input that is silent and has no end, like a person who reads.
     mkfifo input

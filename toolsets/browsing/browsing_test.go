@@ -110,6 +110,7 @@ func TestBrowsing(t *testing.T) {
 		{"get_type_definition", "type", "broken.T", []string{"missing.Type"}, ""},
 		{"get_function_source", "name", "m.Square.Area", []string{"a.go:27:1\n// Area is the area.\nfunc (s Square) Area() float64 { return s.Side * s.Side } // exact"}, "type"},
 		{"get_function_source", "name", "m.Pair.Swap", []string{"b.go:12:1\nfunc (p Pair[K, V]) Swap()"}, ""},
+		{"get_function_source", "name", "m.(*Base).Name", []string{"func (b *Base) Name() string"}, ""},
 		{"get_function_source", "name", "m.Small", []string{"const Big, Small = 2, 1"}, ""},
 		{"get_function_source", "name", "m.Made", []string{"(generated file"}, ""},
 		{"get_function_source", "name", "m.TestX", []string{"c_test.go:7:1"}, ""},

@@ -88,9 +88,14 @@ func near(name string, all []string) string {
 	return "; similar: " + strings.Join(out, ", ")
 }
 
-// Split finds the ways in which a qualified name can be read: a package of pkgs
+// pointers takes the parentheses out of pkg.(*T).M, which is how Go's own tools
+// write a method with a pointer receiver.
+var pointers = strings.NewReplacer("(*", "", "(", "", ")", "")
+
+// split finds the ways in which a qualified name can be read: a package of pkgs
 // and what is named in it.
 func split(pkgs []*Package, name string) (out []Qualified) {
+	name = pointers.Replace(name)
 	for _, q := range pkgs {
 		for _, prefix := range []string{q.Path, path.Base(q.Path), q.Name} {
 			rest, ok := strings.CutPrefix(name, prefix+".")

@@ -15,6 +15,7 @@ import (
 	"go/token"
 	"go/types"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -155,6 +156,9 @@ func exists(name string) bool { _, err := os.Stat(name); return err == nil }
 // goFailure words what the go command said about the module as a whole.
 func goFailure(err error) *toolsets.Failure {
 	text := err.Error()
+	if errors.Is(err, exec.ErrNotFound) || strings.Contains(text, "executable file not found") {
+		return toolsets.Failf(toolsets.Other, "there is no go command in this worker's PATH, and the workspace tools need one; the operator installs Go or sets PATH")
+	}
 	if strings.Contains(text, "GOTOOLCHAIN=local") || strings.Contains(text, "toolchain not available") {
 		return toolsets.Failf(toolsets.CompileError, "the module asks for a newer Go than this host has, and none is downloaded: %s", oneLine(text))
 	}

@@ -186,6 +186,14 @@ func TestCancelledCheckCanBeTakenUpAgain(t *testing.T) {
 	}
 }
 
+func TestNoGoCommand(t *testing.T) {
+	f := newFixture(t)
+	t.Setenv("PATH", "/nonexistent")
+	if _, err := New(f.dir, []string{"PATH=/nonexistent"}).Load(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "no go command in this worker's PATH") {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestBuildOrder(t *testing.T) {
 	var got []string
 	for _, q := range newFixture(t).load().Plains() {

@@ -48,6 +48,9 @@ func work() {
 		case "initialize":
 			say(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":%q,"capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"chaos","version":"1"}}}`, m.ID, m.Params.ProtocolVersion)
 			continue
+		case "tools/list":
+			say(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}}`, m.ID)
+			continue
 		case "tools/call":
 		default:
 			say(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID)

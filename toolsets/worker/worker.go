@@ -80,6 +80,7 @@ type flags struct {
 	AuthorName   string           `placeholder:"NAME" help:"Author of commits; default: the account."`
 	AuthorEmail  string           `placeholder:"ADDR" help:"E-mail address of the author."`
 	State        string           `placeholder:"DIR" help:"Private folder for views and lost work."`
+	Check        bool             `help:"Check toolsets, options and instructions, say what is wrong, and exit."`
 	ListToolsets bool             `help:"Print toolsets, tools and options as JSON and exit."`
 	Version      kong.VersionFlag `help:"Print the version and exit."`
 }
@@ -106,6 +107,12 @@ func (p Program) Run(ctx context.Context, w World) int {
 	s, err := p.settings(fl, w)
 	if err != nil {
 		return refuse(err)
+	}
+	if fl.Check {
+		if err := p.check(*s); err != nil {
+			return refuse(err)
+		}
+		return 0
 	}
 	state := fl.State
 	if state == "" {
@@ -172,6 +179,23 @@ func (p Program) settings(fl flags, w World) (*settings.Settings, error) {
 		s.Instructions = &text
 	}
 	return s, nil
+}
+
+// check looks whether a session with these settings would start, and touches
+// nothing: it is for an operator's start.
+func (p Program) check(s settings.Settings) error {
+	set, err := p.Build(Input{Catalogue: true, Settings: s, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	names := s.Toolsets
+	if names == nil {
+		names = set.Default
+	}
+	if _, err := toolsets.New(set.Available, toolsets.Config{Names: names, Options: s.Options}); err != nil {
+		return err
+	}
+	return checkInstructions(s.Instructions)
 }
 
 func (p Program) list(out io.Writer) error {

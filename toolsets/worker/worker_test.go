@@ -145,6 +145,9 @@ func TestRefusedStarts(t *testing.T) {
 		{[]string{"--branch", "main"}, `--branch needs --workspace`},
 		{[]string{"--instructions-file", long}, `at most 32768 are accepted`},
 		{[]string{"--nope"}, `Try --help`},
+		{[]string{"--check", "--options", `{"other":{}}`}, `"other", which is not served; served are demo`},
+		{[]string{"--check", "--toolsets", "nope"}, `there is no toolset "nope"`},
+		{[]string{"--check", "--instructions-file", long}, `at most 32768 are accepted`},
 	} {
 		var errs bytes.Buffer
 		var closed string
@@ -153,6 +156,13 @@ func TestRefusedStarts(t *testing.T) {
 		if code != 2 || !strings.Contains(errs.String(), c.want) {
 			t.Errorf("%v: code %d, said %q", c.args, code, errs.String())
 		}
+	}
+}
+
+func TestCheckTouchesNothing(t *testing.T) {
+	code := testProgram(nil).Run(t.Context(), World{Args: []string{"--check", "--toolsets", "demo"}, Stdout: io.Discard, Stderr: io.Discard, SettingsFD: -1, StateDir: "/nowhere"})
+	if code != 0 {
+		t.Errorf("code %d", code)
 	}
 }
 

@@ -51,7 +51,7 @@ func TestOtherRepositories(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
 		for _, c := range []struct{ repo, branch, want string }{
 			{t.TempDir(), "", "not a git repository"},
-			{"/nonexistent", "", "no such file"},
+			{filepath.Join(t.TempDir(), "gone"), "", "no such file"},
 			{newWorld(t).repo, "--upload-pack=x", "no branch"},
 			{newWorld(t).repo, "a..b", "no name for a branch"},
 			{newWorld(t).repo, "other", "no branch other"},

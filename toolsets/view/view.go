@@ -3,6 +3,7 @@ package view
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -215,15 +216,19 @@ func (v *View) WriteFile(ctx context.Context, name string, data []byte) error {
 	if err := v.checkPath(name); err != nil {
 		return err
 	}
-	_, err := v.root.Lstat(name)
+	mode := fs.FileMode(0o600)
+	fi, err := v.root.Lstat(name)
 	isNew := errors.Is(err, fs.ErrNotExist)
+	if err == nil {
+		mode = fi.Mode().Perm()
+	}
 	if dir := path.Dir(name); isNew && dir != "." {
 		if err := v.root.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("make folder %s: %w", dir, err)
 		}
 	}
 	v.Touched()
-	if err := v.root.WriteFile(name, data, 0o600); err != nil {
+	if err := v.replace(name, data, mode); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	if isNew {
@@ -233,6 +238,24 @@ func (v *View) WriteFile(ctx context.Context, name string, data []byte) error {
 		if _, err := v.git.run(ctx, "note the new file", nil, "add", "--intent-to-add", "--force", "--", name); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// replace puts a new file in the place of name. A reader never sees half of it,
+// and it never has size, time and inode in common with the one before.
+func (v *View) replace(name string, data []byte, mode fs.FileMode) error {
+	tmp := path.Join(path.Dir(name), ".gatehouse-"+rand.Text())
+	f, err := v.root.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = v.root.Rename(tmp, name)
+	}
+	if err != nil {
+		return errors.Join(err, v.root.Remove(tmp))
 	}
 	return nil
 }

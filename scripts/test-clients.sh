@@ -18,6 +18,7 @@ usage: scripts/test-clients.sh [--client NAME]… [--issuer demo|keycloak] [--wa
              machine         client credentials
              page            the commands of docs/clients.md as they stand there
 
+WORKER_ERA=legacy or modern runs the worker in one era of the protocol alone.
 One line a client and way; exit status 0 when all passed. KEEP=DIR keeps what
 the clients printed.
 HELP

@@ -6,7 +6,7 @@ import ssl
 
 import anyio
 import httpx2
-from mcp import Client
+from mcp import Client, types
 from mcp.client.auth import OAuthClientProvider, TokenStorage
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.client.streamable_http import streamable_http_client
@@ -61,6 +61,14 @@ def own_login():
                                redirect_handler=open_browser, callback_handler=callback)
 
 
+async def elicit(context, params):
+    return types.ElicitResult(action="accept", content={"name": "Ann"})
+
+
+async def sample(context, params):
+    return types.CreateMessageResult(role="assistant", model="m", content=types.TextContent(type="text", text="said"))
+
+
 async def call(client, name, arguments=None, **options):
     result = await client.call_tool(name, arguments or {}, **options)
     assert not result.is_error, result
@@ -84,6 +92,7 @@ async def session(client):
         await call(client, "slow", {"seconds": 30})
     assert scope.cancelled_caught
     print(await call(client, "cancellations"))
+    print(await call(client, "ask"))
     if env("HOLD"):
         await anyio.sleep(float(env("HOLD")))
         again = await call(client, "whoami")
@@ -102,7 +111,8 @@ async def main():
     async with httpx2.AsyncClient(
             headers=headers, auth=None if token else own_login(), timeout=60,
             verify=ssl.create_default_context(cafile=env("CA")), event_hooks={"response": [seen]}) as http:
-        async with Client(streamable_http_client(url, http_client=http), mode=env("MODE", "auto")) as client:
+        async with Client(streamable_http_client(url, http_client=http), mode=env("MODE", "auto"),
+                          elicitation_callback=elicit, sampling_callback=sample) as client:
             await session(client)
     print("OK")
 

@@ -31,7 +31,11 @@ const provider = E.CLIENT_SECRET
 function make() {
   const options = E.TOKEN ? { requestInit: { headers: { Authorization: `Bearer ${E.TOKEN}` } } } : { authProvider: provider };
   const transport = new m.StreamableHTTPClientTransport(new URL(E.URL), options);
-  const client = new m.Client({ name: 'typescript', version: '1' }, v1 ? {} : { versionNegotiation: { mode: E.MODE ?? 'auto' } });
+  const capabilities = { elicitation: {}, sampling: {} };
+  const client = new m.Client({ name: 'typescript', version: '1' }, v1 ? { capabilities } : { capabilities, versionNegotiation: { mode: E.MODE ?? 'auto' } });
+  const t = v1 ? req('@modelcontextprotocol/sdk/types.js') : {};
+  client.setRequestHandler(v1 ? t.ElicitRequestSchema : 'elicitation/create', () => ({ action: 'accept', content: { name: 'Ann' } }));
+  client.setRequestHandler(v1 ? t.CreateMessageRequestSchema : 'sampling/createMessage', () => ({ role: 'assistant', model: 'm', content: { type: 'text', text: 'said' } }));
   return [client, transport];
 }
 
@@ -77,6 +81,7 @@ async function session(client) {
   const ended = await call(client, 'slow', { seconds: 30 }, { signal: abort.signal }).catch(() => 'cancelled');
   if (ended !== 'cancelled') throw new Error('the call was not cancelled');
   console.log(await call(client, 'cancellations'));
+  console.log(await call(client, 'ask'));
   if (E.HOLD) {
     await new Promise((r) => setTimeout(r, 1000 * E.HOLD));
     const again = await call(client, 'whoami');

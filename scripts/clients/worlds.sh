@@ -10,6 +10,7 @@ PREFIX='' # of the accounts: PREFIX and the user's name
 MACHINE_CLIENT='' MACHINE_SECRET='' MACHINE_SUBJECT=''
 
 # build_worker: the tools' process; it lies where the accounts that run it may execute it.
+# With WORKER_ERA (legacy or modern) it refuses the other era.
 build_worker() {
   local bin
   if [ "$(id -u)" = 0 ]; then bin=/usr/local/libexec/gatehouse-test.$$; else bin=$WORK/bin; fi
@@ -18,6 +19,10 @@ build_worker() {
   at_exit rm -rf "$bin"
   (cd "$ROOT" && CGO_ENABLED=0 go build -o "$bin/worker" ./scripts/clients/worker)
   export MCP_WORKER_COMMAND="[\"$bin/worker\"]"
+  if [ -n "${WORKER_ERA:-}" ]; then
+    (cd "$ROOT" && CGO_ENABLED=0 go build -o "$bin/eraworker" ./scripts/eraworker)
+    MCP_WORKER_COMMAND="[\"$bin/eraworker\",\"$WORKER_ERA\",\"$bin/worker\"]"
+  fi
 }
 
 # start_server [--demo] [NAME=VALUE…]: run-auth-server.sh with these settings on PORT.

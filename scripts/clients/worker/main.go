@@ -1,7 +1,7 @@
 // Command worker is the stdio MCP server behind the client tests, written with
 // the official Go SDK. Its tools are what the tests need to see: an answer, who
-// the process is, progress, a call that takes long, and whether such a call was
-// cancelled.
+// the process is, progress, a call that takes long, whether such a call was cancelled,
+// and questions to the client.
 package main
 
 import (
@@ -83,6 +83,28 @@ func cancellations(context.Context, *mcp.CallToolRequest, none) (*mcp.CallToolRe
 	return text("cancelled=%d", cancelled.Swap(0)), nil, nil
 }
 
+// ask wants a name of the user and a line of the client's model, in whichever way
+// the client's protocol version has.
+func ask(_ context.Context, r *mcp.CallToolRequest, _ none) (*mcp.CallToolResult, any, error) {
+	name, said := "nobody", "nothing"
+	if a, ok := r.Params.InputResponses["name"].(*mcp.ElicitResult); ok && a.Action == "accept" {
+		name = fmt.Sprint(a.Content["name"])
+	}
+	if a, ok := r.Params.InputResponses["line"].(*mcp.CreateMessageWithToolsResult); ok && len(a.Content) == 1 {
+		if t, ok := a.Content[0].(*mcp.TextContent); ok {
+			said = t.Text
+		}
+	}
+	if len(r.Params.InputResponses) > 0 {
+		return text("ask %s %s", name, said), nil, nil
+	}
+	return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{
+		"name": &mcp.ElicitParams{Message: "Name?", RequestedSchema: map[string]any{
+			"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}, "required": []string{"name"}}},
+		"line": &mcp.CreateMessageParams{MaxTokens: 9, Messages: []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: "A line"}}}},
+	}}, nil, nil
+}
+
 func main() {
 	s := mcp.NewServer(&mcp.Implementation{Name: "client-test-worker", Version: "1"}, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "echo", Description: "Returns the text."}, echo)
@@ -90,6 +112,7 @@ func main() {
 	mcp.AddTool(s, &mcp.Tool{Name: "progress", Description: "Reports progress three times."}, progress)
 	mcp.AddTool(s, &mcp.Tool{Name: "slow", Description: "Takes so many seconds."}, slow)
 	mcp.AddTool(s, &mcp.Tool{Name: "cancellations", Description: "Counts the cancelled calls of slow."}, cancellations)
+	mcp.AddTool(s, &mcp.Tool{Name: "ask", Description: "Asks the user and the model."}, ask)
 	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
 		log.Fatal(err)
 	}

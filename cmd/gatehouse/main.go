@@ -45,6 +45,7 @@ type commands struct {
 	Token      tokenCmd      `cmd:"" help:"Print a fresh access token for a server."`
 	Logout     logoutCmd     `cmd:"" help:"Sign out at a server."`
 	Sessions   sessionsCmd   `cmd:"" help:"List the sessions of a running server, or end some."`
+	Toolsets   toolsetsCmd   `cmd:"" help:"Print what the worker can serve: toolsets, tools and options."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 	Front      frontCmd      `cmd:"" hidden:"" help:"The front-end process; only the monitor starts it."`
 	Resolve    resolveCmd    `cmd:"" hidden:"" help:"Print the plan; only the monitor asks for it, at a reload."`

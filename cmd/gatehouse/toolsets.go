@@ -16,14 +16,22 @@ import (
 	"gatehouse/cmd/internal/conf"
 )
 
-// catalogue is what "gatehouse-worker --list-toolsets" prints, as far as names
-// are concerned. This program links no toolset, and a worker of somebody else's
-// making may have others.
+// catalogue is what "gatehouse-worker --list-toolsets" prints. This program
+// links no toolset, and a worker of somebody else's making may have others.
 type catalogue struct {
 	Toolsets []struct {
 		Name    string `json:"name"`
+		Summary string `json:"summary"`
+		Default bool   `json:"default"`
+		Tools   []struct {
+			Name  string `json:"name"`
+			Title string `json:"title"`
+		} `json:"tools"`
 		Options []struct {
-			Name string `json:"name"`
+			Name    string          `json:"name"`
+			Type    string          `json:"type"`
+			Default json.RawMessage `json:"default"`
+			Meaning string          `json:"meaning"`
 		} `json:"options"`
 	} `json:"toolsets"`
 }
@@ -106,19 +114,29 @@ func (c catalogue) options(toolset string) (names []string, ok bool) {
 // askWorker asks gatehouse-worker which toolsets it has. No worker ever runs as
 // root, so root asks as the front end's user.
 func askWorker(c *conf.Config) (catalogue, error) {
+	var as *syscall.Credential
+	if c.Root() {
+		uid, gid, err := c.Lookup(conf.FrontUser)
+		if err != nil {
+			return catalogue{}, fmt.Errorf("look up %s: %w", conf.FrontUser, err)
+		}
+		as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid), Groups: []uint32{}}
+	}
+	return readCatalogue(filepath.Join(c.BinDir(), "gatehouse-worker"), as)
+}
+
+// readCatalogue runs a worker program for its catalogue, as another account if
+// one is given.
+func readCatalogue(program string, as *syscall.Credential) (catalogue, error) {
 	var cat catalogue
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	var out, complaint bytes.Buffer
-	cmd := exec.CommandContext(ctx, filepath.Join(c.BinDir(), "gatehouse-worker"), "--list-toolsets")
+	cmd := exec.CommandContext(ctx, program, "--list-toolsets")
 	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8"}
 	cmd.Stdout, cmd.Stderr = &limited{b: &out, left: 1 << 20}, &limited{b: &complaint, left: 4 << 10}
-	if c.Root() {
-		uid, gid, err := c.Lookup(conf.FrontUser)
-		if err != nil {
-			return cat, fmt.Errorf("look up %s: %w", conf.FrontUser, err)
-		}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid), Groups: []uint32{}}}
+	if as != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
 	}
 	if err := cmd.Run(); err != nil {
 		return cat, fmt.Errorf("ask gatehouse-worker for its toolsets: %w %s", err, strings.TrimSpace(complaint.String()))

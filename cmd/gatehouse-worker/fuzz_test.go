@@ -97,9 +97,9 @@ func snapshot(t *testing.T, dirs ...string) map[string]string {
 // panics, every answer fits its schema, no process is left, nothing outside of
 // the view and the shared repository is written, and nothing that was named like
 // an option or a command took effect. GATEHOUSE_FUZZ_SECONDS is the time for
-// each tool (default 0.5).
+// each tool (default 0.3).
 func TestRandomArguments(t *testing.T) {
-	each := 500 * time.Millisecond
+	each := 300 * time.Millisecond
 	if s := os.Getenv("GATEHOUSE_FUZZ_SECONDS"); s != "" {
 		d, err := time.ParseDuration(s + "s")
 		if err != nil {

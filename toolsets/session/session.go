@@ -53,6 +53,9 @@ type Status struct {
 	Problems []string `json:"problems,omitempty"`
 }
 
+// busyWait is how long status waits for a view that a long call holds.
+const busyWait = time.Second
+
 type toolset struct {
 	id  Identity
 	ws  *workspace.Workspace
@@ -100,9 +103,15 @@ func New(id Identity, ws *workspace.Workspace, now func() time.Time) toolsets.To
 func (t toolset) status(ctx context.Context, c *toolsets.Call) (*toolsets.Result, error) {
 	st := Status{Identity: t.id, Workspace: t.ws.Views.Configured(), Branch: t.ws.Views.Branch(), Views: []view.Info{}, MaxViews: view.MaxViews, Lost: []view.Lost{}}
 	for _, v := range t.ws.Views.Views() {
-		unlock, err := v.Lock(ctx, false)
-		if err != nil {
+		wait, cancel := context.WithTimeout(ctx, busyWait)
+		unlock, err := v.Lock(wait, false)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
 			return nil, err
+		case err != nil:
+			st.Problems = append(st.Problems, fmt.Sprintf("view %q is busy with another call", v.Name))
+			continue
 		}
 		info, err := v.Info(ctx)
 		unlock()

@@ -120,6 +120,22 @@ func TestStatusSurvivesALostRepository(t *testing.T) {
 	}
 }
 
+func TestStatusDoesNotWaitForALongCall(t *testing.T) {
+	b := toolsettest.New(t, module, sets("alice"))
+	v, err := b.Set.Open(t.Context(), "main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := v.Lock(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	if got := b.OK("status", nil); !strings.Contains(got, "view \"main\" is busy with another call") {
+		t.Errorf("status: %s", got)
+	}
+}
+
 func TestOptions(t *testing.T) {
 	ws := workspace.New(view.NewSet(view.Config{}), []string{"GOFLAGS=-x", "PATH=/bin"})
 	ts := sets("alice")(ws)[0]

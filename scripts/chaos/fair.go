@@ -18,7 +18,7 @@ const fairly = `limits: {max_sessions: 32, max_sessions_per_principal: 8}`
 // of the processors, so the bound is on what a person would notice.
 const (
 	fairCalls = 400
-	fairLimit = 100 * time.Millisecond
+	fairLimit = 250 * time.Millisecond
 )
 
 // fairness measures a client's calls alone, three times, and then while one principal

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"gatehouse/auth/identity"
@@ -78,19 +79,36 @@ func (b *Bearer) Admit(ctx context.Context, h http.Header) (Caller, *Refusal) {
 	if b == nil || b.cache == nil {
 		return Caller{}, &Refusal{Kind: KindInternal, Reason: "the gate was never configured"}
 	}
-	raw, refusal := credentials(h["Authorization"], b.cfg.MaxTokenBytes)
-	if refusal != nil {
-		return Caller{}, refusal
-	}
-	v, refusal := b.judge(ctx, raw)
-	if refusal != nil {
-		return Caller{}, refusal
+	raw, v, ok := b.remembered(h["Authorization"])
+	if !ok {
+		var refusal *Refusal
+		if raw, refusal = credentials(h["Authorization"], b.cfg.MaxTokenBytes); refusal != nil {
+			return Caller{}, refusal
+		}
+		if v, refusal = b.judge(ctx, raw); refusal != nil {
+			return Caller{}, refusal
+		}
 	}
 	if !v.scopes.Has(b.cfg.Required...) {
 		return Caller{}, &Refusal{Kind: KindScope, Principal: v.principal,
 			Reason: "token has scopes " + strconv.Quote(v.scopes.String()) + ", wanted " + strconv.Quote(b.cfg.Required.String())}
 	}
 	return Caller{Principal: v.principal, Scopes: v.scopes, Expiry: v.until, Token: raw, KeyID: v.keyID}, nil
+}
+
+// remembered finds the verdict on a token in the usual form of the field without
+// looking at its form again: what is in the cache has passed those checks.
+func (b *Bearer) remembered(fields []string) (raw string, v verdict, ok bool) {
+	if len(fields) != 1 {
+		return "", v, false
+	}
+	raw, ok = strings.CutPrefix(fields[0], scheme+" ")
+	if !ok || len(raw) > b.cfg.MaxTokenBytes {
+		return "", v, false
+	}
+	_, generation := b.cfg.Keys.Current()
+	v, ok = b.cache.get(digest(raw), generation, b.cfg.Now())
+	return raw, v, ok
 }
 
 // judge returns the verdict on a token of the right form, from the cache if it

@@ -335,6 +335,30 @@ func TestCacheReusesDroppedEntries(t *testing.T) {
 	}
 }
 
+// A token that is remembered is found by its usual field alone: what is wrong with a
+// field is wrong again.
+func TestRememberedTokenKeepsTheFieldsRules(t *testing.T) {
+	w := newWorld(t)
+	raw := w.issuer.Mint()
+	w.good(t, raw)
+	for field, want := range map[string]Kind{
+		"Bearer " + raw + " x": KindSyntax, "Bearer Bearer " + raw: KindDoubledScheme, `Bearer "` + raw + `"`: KindQuoted,
+		"Basic " + raw: KindNoCredentials, raw: KindBareToken, "Bearer " + raw[1:]: KindToken,
+	} {
+		if _, r := w.gate.Admit(context.Background(), http.Header{"Authorization": {field}}); r == nil || r.Kind != want {
+			t.Errorf("%.20q…: got %+v, want %v", field, r, want)
+		}
+	}
+	for _, field := range []string{"Bearer " + raw, "bearer  " + raw, " Bearer\t" + raw + " "} {
+		if c, r := w.gate.Admit(context.Background(), http.Header{"Authorization": {field}}); r != nil || c.Token != raw {
+			t.Errorf("%.20q…: refused: %+v", field, r)
+		}
+	}
+	if _, r := w.gate.Admit(context.Background(), http.Header{"Authorization": {"Bearer " + raw, "Bearer " + raw}}); r == nil || r.Kind != KindTwoFields {
+		t.Errorf("two fields: %+v", r)
+	}
+}
+
 func TestBearerIsSafeForConcurrentUse(t *testing.T) {
 	w := newWorld(t, func(c *BearerConfig) { c.CacheSize = 3 })
 	var raws []string

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"bufio"
 	"context"
 	"io"
 	"net"
@@ -33,6 +34,32 @@ func BenchmarkPost(b *testing.B) {
 }
 
 func benchmarkPost(b *testing.B, withToken bool) {
+	post := postRig(b, withToken, fastLines)
+	b.ReportAllocs()
+	for b.Loop() {
+		post()
+	}
+}
+
+// TestAllocationsOfAPost holds the hot path from the door to the worker and back:
+// one object a call, the Exchange, besides what net/http makes of a request. The
+// second is the tolerance: what a collection in between takes from the pools.
+func TestAllocationsOfAPost(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	for _, withToken := range []bool{false, true} {
+		post := postRig(t, withToken, fastLines)
+		post() // fills the pools
+		if n := testing.AllocsPerRun(300, post); n > 2 {
+			t.Errorf("%v allocations a call (with a token: %v), the limit is 2", n, withToken)
+		}
+	}
+}
+
+// postRig returns what makes one tools/call through a door, in a session that is
+// open, and wants the answer.
+func postRig(tb testing.TB, withToken bool, worker func(*sessiontest.Process) int) func() {
 	issuer := newIssuer()
 	var gate auth.Gate = auth.Loopback{}
 	if withToken {
@@ -42,24 +69,24 @@ func benchmarkPost(b *testing.B, withToken bool) {
 			Required: identity.NewScopes("mcp:use"), MaxTokenBytes: 8 << 10, Now: time.Now,
 		})
 		if err != nil {
-			b.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
-	table := session.New(session.Config{MaxSessions: 4}, &sessiontest.Spawner{Worker: echoLines}, zerolog.Nop())
-	defer table.Close()
+	table := session.New(session.Config{MaxSessions: 4}, &sessiontest.Spawner{Worker: worker}, zerolog.Nop())
+	tb.Cleanup(table.Close)
 	door, err := New(Config{
 		Loopback: !withToken, MaxBody: 1 << 20, Sessions: table, Audit: audit.New(io.Discard),
 		Servers: []Server{{Path: "/mcp", Gate: gate, Resource: auth.Resource{Identifier: authtest.Audience}}},
 	})
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	h := headers(issuer.Mint())
 	w := &nullWriter{h: http.Header{}}
 	door.ServeHTTP(w, benchRequest(h, initBody))
 	id := w.h.Get("Mcp-Session-Id")
 	if id == "" {
-		b.Fatal("no session")
+		tb.Fatal("no session")
 	}
 	h.Set("Mcp-Session-Id", id)
 	h.Set("Mcp-Protocol-Version", "2025-06-18")
@@ -67,13 +94,12 @@ func benchmarkPost(b *testing.B, withToken bool) {
 	req := benchRequest(h, body)
 	reader := strings.NewReader(body)
 	req.Body = io.NopCloser(reader)
-	b.ReportAllocs()
-	for b.Loop() {
+	return func() {
 		reader.Reset(body)
 		clear(w.h)
 		door.ServeHTTP(w, req)
 		if w.status != 200 {
-			b.Fatal(w.status)
+			tb.Fatal(w.status)
 		}
 	}
 }
@@ -98,35 +124,26 @@ func (w *nullWriter) Header() http.Header         { return w.h }
 func (w *nullWriter) WriteHeader(status int)      { w.status = status }
 func (w *nullWriter) Write(p []byte) (int, error) { return len(p), nil }
 
-// echoLines is a worker that costs next to nothing: it answers each request with
-// a result under its id.
-func echoLines(p *sessiontest.Process) int {
-	buf, n := make([]byte, 64<<10), 0
-	var out []byte
+// fastLines is a worker that costs next to nothing: it answers each request with a
+// result under its id, and allocates nothing.
+func fastLines(p *sessiontest.Process) int {
+	in := bufio.NewReaderSize(p.In, 64<<10)
+	out := make([]byte, 0, 4096)
 	for {
-		m, err := p.In.Read(buf[n:])
+		line, err := in.ReadSlice('\n')
 		if err != nil {
 			return 0
 		}
-		n += m
-		for {
-			line, rest, ok := strings.Cut(string(buf[:n]), "\n")
-			if !ok {
-				break
-			}
-			n = copy(buf, rest)
-			msg, err := jsonrpc.Parse([]byte(line))
-			if err != nil || msg.Kind != jsonrpc.Request {
-				continue
-			}
-			out = append(append(append(out[:0], `{"jsonrpc":"2.0","id":`...), msg.IDBytes()...), `,"result":{`...)
-			if msg.Is("initialize") {
-				out = append(out, `"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"t","version":"1"}`...)
-			}
-			out = append(out, "}}\n"...)
-			if _, err := p.Out.Write(out); err != nil {
-				return 1
-			}
+		msg, err := jsonrpc.Parse(line)
+		if err != nil || msg.Kind != jsonrpc.Request {
+			continue
+		}
+		out = append(append(append(out[:0], `{"jsonrpc":"2.0","id":`...), msg.IDBytes()...), `,"result":{`...)
+		if msg.Is("initialize") {
+			out = append(out, `"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"t","version":"1"}`...)
+		}
+		if _, err := p.Out.Write(append(out, "}}\n"...)); err != nil {
+			return 1
 		}
 	}
 }

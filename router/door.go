@@ -69,7 +69,8 @@ type Door struct {
 	cfg      Config
 	servers  []*server
 	routes   http.Handler
-	allows   map[string]string // path to Allow, for methods that HTTP does not know
+	direct   map[string]http.Handler // the plain paths, the whole way in; for usual methods
+	allows   map[string]string       // path to Allow, for methods that HTTP does not know
 	pace     pace
 	draining atomic.Bool
 }
@@ -84,7 +85,7 @@ func New(cfg Config) (*Door, error) {
 	case cfg.MaxBody <= 0:
 		return nil, errors.New("make the door: no limit for bodies")
 	}
-	d := &Door{cfg: cfg, allows: map[string]string{}, pace: usual}
+	d := &Door{cfg: cfg, direct: map[string]http.Handler{}, allows: map[string]string{}, pace: usual}
 	for i, s := range cfg.Servers {
 		p, err := prepare(uint16(i), s, cfg)
 		if err != nil {
@@ -151,12 +152,13 @@ type protected func(v *visit, r *http.Request, s *server, c auth.Caller)
 // that order; the handler's own checks follow (see Door.post).
 func (d *Door) route() (http.Handler, error) {
 	r := chi.NewRouter()
-	r.Use(
+	way := chi.Middlewares{
 		d.audited,   // outermost: every answer gets its line
 		d.local,     // loopback mode: Host and peer
 		d.origin,    // web pages
 		d.preflight, // their browsers' questions
-	)
+	}
+	r.Use(way...)
 	var taken error
 	serve := func(path string, h http.Handler, allowed string) {
 		if d.allows[path] != "" {
@@ -165,6 +167,7 @@ func (d *Door) route() (http.Handler, error) {
 		}
 		d.allows[path] = allowed // for unknownMethod
 		r.Handle(path, h)
+		d.direct[path] = way.Handler(h)
 	}
 	open := func(path string, methods map[string]public) { serve(path, d.open(methods), allow(methods)) }
 	guarded := func(path string, s *server, methods map[string]protected) {
@@ -188,8 +191,17 @@ func (d *Door) route() (http.Handler, error) {
 	return r, taken
 }
 
-// ServeHTTP lets a request in.
-func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.routes.ServeHTTP(w, r) }
+// ServeHTTP lets a request in. Our paths have no variables, so that the router has
+// nothing to say about a path that is written plainly; it would copy the request.
+func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.RawPath == "" && (r.Method == http.MethodPost || r.Method == http.MethodGet || r.Method == http.MethodDelete) {
+		if h := d.direct[r.URL.Path]; h != nil {
+			h.ServeHTTP(w, r)
+			return
+		}
+	}
+	d.routes.ServeHTTP(w, r)
+}
 
 // ServeHTTP implements http.Handler inside the chain, where the writer is the visit.
 func (h public) ServeHTTP(w http.ResponseWriter, r *http.Request) { h(w.(*visit), r) }

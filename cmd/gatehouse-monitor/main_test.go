@@ -139,10 +139,10 @@ func (s *service) checkDescriptors(front, keeper report) {
 		}
 		return strings.Join(out, ", ")
 	}
-	if got, want := kinds(front.FDs), "0 dev/null, 1 log, 2 log, 3 memfd, 4 socket, 5 socket, 6 cert, 7 key, 8 socket"; got != want {
+	if got, want := kinds(front.FDs), "0 dev/null, 1 pipe, 2 pipe, 3 memfd, 4 socket, 5 socket, 6 cert, 7 key, 8 socket"; got != want {
 		s.t.Errorf("front end has %s, want %s", got, want)
 	}
-	if got, want := kinds(keeper.FDs), "0 dev/null, 1 log, 2 log, 3 memfd, 4 socket, 5 socket"; got != want {
+	if got, want := kinds(keeper.FDs), "0 dev/null, 1 pipe, 2 pipe, 3 memfd, 4 socket, 5 socket"; got != want {
 		s.t.Errorf("keykeeper has %s, want %s", got, want)
 	}
 	if front.Part != string(s.plan.Front) || keeper.Part != string(s.plan.Keykeeper) {

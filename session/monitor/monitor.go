@@ -44,7 +44,8 @@ type Monitor struct {
 	over          chan struct{} // closed when nothing may be restarted any more
 	fatal         chan error
 
-	parts sync.WaitGroup // the supervisors of front end and keykeeper
+	parts  sync.WaitGroup // the supervisors of front end and keykeeper
+	output relay          // what they print
 
 	guardOnce sync.Once
 	guard     chan struct{} // closed when the process above is gone
@@ -67,7 +68,7 @@ func New(ctx context.Context, cfg Config) (*Monitor, error) {
 		return nil, err
 	}
 	m := &Monitor{
-		cfg: cfg, log: cfg.Log, host: proc.NewHost(),
+		cfg: cfg, log: cfg.Log, host: proc.NewHost(), output: relay{to: os.Stderr},
 		over: make(chan struct{}), fatal: make(chan error, 4), children: make(map[string]*proc.Child),
 	}
 	m.live.Store(&m.cfg)

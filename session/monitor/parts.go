@@ -95,8 +95,15 @@ func (m *Monitor) supervise(name string, once func() (useful bool, err error)) {
 // partEnv is the environment of our own processes; Config.PartEnv is added to it.
 var partEnv = []string{"LANG=" + world.Lang, "PATH=" + world.Path}
 
-// launch starts one of our own processes.
+// launch starts one of our own processes. What it prints comes by the relay.
 func (m *Monitor) launch(name string, argv []string, as *accounts.Account, files []*os.File) (*proc.Child, error) {
+	out, err := m.output.attach()
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	files = slices.Clone(files)
+	files[1], files[2] = out, out
 	spec := proc.Spec{
 		Path: filepath.Join(m.cfg.BinDir, argv[0]), Argv: append([]string{filepath.Join(m.cfg.BinDir, argv[0])}, argv[1:]...),
 		Env: slices.Concat(partEnv, m.cfg.PartEnv), Dir: "/", Files: files,
@@ -232,7 +239,7 @@ func (m *Monitor) frontFiles(socket *os.File) (files []*os.File, done func(), er
 		return nil, nil, err
 	}
 	opened = append(opened, part)
-	files = []*os.File{null, os.Stdout, os.Stderr, part, socket}
+	files = []*os.File{null, nil, nil, part, socket} // launch fills in the outputs
 	if m.cfg.authenticated() {
 		m.mu.Lock()
 		files = append(files, m.keyring.front)
@@ -306,7 +313,7 @@ func (m *Monitor) runKeykeeper() (useful bool, err error) {
 	}
 	opened = append(opened, copied)
 	c, err := m.launch(keysName, []string{"gatehouse-keykeeper"}, m.keeper,
-		[]*os.File{null, os.Stdout, os.Stderr, part, theirs, copied})
+		[]*os.File{null, nil, nil, part, theirs, copied})
 	closeFiles(opened)
 	opened = nil
 	if err != nil {

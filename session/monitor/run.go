@@ -159,6 +159,7 @@ func (m *Monitor) finish(result error) error {
 		}
 	}
 	m.parts.Wait()
+	m.output.finish(partLimit)
 	m.closeGroups()
 	if err := m.runner.private.Close(); err != nil {
 		m.log.Error().Err(err).Msg("private folders were not cleared away")

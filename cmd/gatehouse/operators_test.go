@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gatehouse/cmd/internal/conf"
+)
+
+// operatorsConf is a configuration with the socket at that path.
+func operatorsConf(t *testing.T, path string) *conf.Config {
+	t.Helper()
+	host, err := conf.ThisHost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, _, _ := conf.Load(conf.Input{Environ: []string{"MCP_MODE=loopback", "MCP_OPERATORS_SOCKET=" + path, "MCP_OPERATORS_GROUP=no-such-group"}}, host)
+	return c
+}
+
+func TestOperatorsSocketIsItsOwnersAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "deep", "op.sock")
+	ln, err := bindOperators(operatorsConf(t, path), 8000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := os.Stat(path)
+	if err != nil || st.Mode().Perm() != 0o600 {
+		t.Fatalf("%v, %v, want 0600", st.Mode(), err)
+	}
+	if _, err := bindOperators(operatorsConf(t, path), 8000); err == nil || !strings.Contains(err.Error(), "another server listens on it") {
+		t.Errorf("a second server: %v", err)
+	}
+	ln.Close() // which leaves the file, as a killed server does
+	again, err := bindOperators(operatorsConf(t, path), 8000)
+	if err != nil {
+		t.Fatalf("after a server that was killed: %v", err)
+	}
+	again.Close()
+	os.Remove(path)
+	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bindOperators(operatorsConf(t, path), 8000); err == nil {
+		t.Error("a file that is no socket was taken")
+	}
+	if b, _ := os.ReadFile(path); string(b) != "precious" {
+		t.Error("a file that is no socket was removed")
+	}
+	if ln, err := bindOperators(operatorsConf(t, "none"), 8000); ln != nil || err != nil {
+		t.Errorf("none: %v, %v", ln, err)
+	}
+}
+
+// fakeMonitor answers each request with the same lines, and keeps the request.
+func fakeMonitor(t *testing.T, answer string) (path string, asked func() string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "op.sock")
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	requests := make(chan string, 8)
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			b := make([]byte, 4096)
+			n, _ := c.Read(b)
+			requests <- string(b[:n])
+			c.Write([]byte(answer))
+			c.Close()
+		}
+	}()
+	return path, func() string { return <-requests }
+}
+
+func TestSessionsCommand(t *testing.T) {
+	const worker = `{"id":"w7","account":"alice","uid":1000,"subject":"s\u001b1","client":"cli","server":"/mcp","pid":81,"since":"2026-01-01T00:00:00Z","memory":1048576,"known":true,"session":"abcdef","idle_ms":61000,"calls":2,"stream":true}` + "\n"
+	const silent = `{"id":"w8","account":"bob","server":"/mcp","pid":82,"since":"2026-01-01T00:00:00Z","known":false}` + "\n"
+	path, asked := fakeMonitor(t, worker+silent+`{"done":2}`+"\n")
+	say := func(args ...string) (code int, out, complaint string) {
+		var stdout, stderr bytes.Buffer
+		code = run(append([]string{"sessions", "--socket", path}, args...), streams{strings.NewReader(""), &stdout, &stderr, nil})
+		return code, stdout.String(), stderr.String()
+	}
+	code, out, complaint := say()
+	if code != 0 || asked() != `{"op":"list"}`+"\n" {
+		t.Fatalf("%d %s", code, complaint)
+	}
+	rows := strings.Split(strings.TrimSpace(out), "\n")
+	for i, want := range [][]string{{"ID", "SESSION", "MEMORY"}, {"w7", "abcdef", "alice", "s?1", "1m1s", "2", "yes", "1.0 MiB"}, {"w8", "?", "bob"}} {
+		for _, w := range want {
+			if len(rows) != 3 || !strings.Contains(rows[i], w) {
+				t.Fatalf("line %d lacks %q:\n%s", i, w, out)
+			}
+		}
+	}
+	if code, out, _ := say("list", "--json"); code != 0 || out != worker+silent {
+		t.Errorf("JSON: %d %s", code, out)
+	}
+	asked()
+	if code, out, _ := say("end", "--account", "alice", "--id", "w7"); code != 0 || out != "2 ended\n" || asked() != `{"op":"end","account":"alice","id":"w7"}`+"\n" {
+		t.Errorf("end: %d %s", code, out)
+	}
+	if code, _, complaint := say("end"); code != exitUsage || !strings.Contains(complaint, "--account") {
+		t.Errorf("end without a word whom: %d %s", code, complaint)
+	}
+	path, _ = fakeMonitor(t, `{"done":0,"error":"an operator can list and end"}`+"\n")
+	if code, _, complaint := say(); code != exitFailed || !strings.Contains(complaint, "an operator can list and end") {
+		t.Errorf("refused: %d %s", code, complaint)
+	}
+	path = filepath.Join(t.TempDir(), "none.sock")
+	if code, _, complaint := say(); code != exitFailed || !strings.Contains(complaint, "no such file") {
+		t.Errorf("no server: %d %s", code, complaint)
+	}
+}

@@ -2,6 +2,7 @@ package router
 
 import (
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"strings"
 	"unicode/utf8"
@@ -30,41 +31,47 @@ func (d *Door) modern(v *visit, r *http.Request, s *server, c auth.Caller, m *js
 		v.answer(answer, acc)
 		return
 	}
-	sess, fresh, err := d.cfg.Sessions.Modern(r.Context(), s.index, session.Caller(c))
+	x, ref, err := d.beginModern(v, r, s, c, m, acc)
+	if errors.Is(err, session.ErrGone) { // the worker had died, and the request never reached it
+		x, ref, err = d.beginModern(v, r, s, c, m, acc)
+	}
 	switch {
-	case err != nil && r.Context().Err() != nil:
-		v.gone(err)
+	case ref != nil:
+		v.refuse(ref)
 		return
 	case err != nil:
-		v.failed(fromSession(s, err, id), acc)
+		d.unanswered(v, r, s, v.keepID(), err, acc)
 		return
+	}
+	defer x.Close()
+	d.await(v, r, s, x, v.keepID(), acc)
+}
+
+// beginModern hands a request to the caller's worker, which it starts when there is
+// none.
+func (d *Door) beginModern(v *visit, r *http.Request, s *server, c auth.Caller, m *jsonrpc.Message, acc accepted) (*session.Exchange, *refusal, error) {
+	sess, fresh, err := d.cfg.Sessions.Modern(r.Context(), s.index, session.Caller(c))
+	if err != nil {
+		return nil, nil, err
 	}
 	if fresh {
 		// As for initialize: a key that was withdrawn meanwhile ends this one too.
 		if _, refused := s.gate.Admit(r.Context(), r.Header); refused != nil {
 			sess.End("token no longer accepted: " + refused.Reason)
-			v.refuse(fromGate(s, refused))
-			return
+			return nil, fromGate(s, refused), nil
 		}
 	}
 	v.line.Session, v.line.Account = sess.Label(), sess.Account()
 	v.traceIn()
 	if ref := checkParams(r, sess, m); ref != nil {
-		v.refuse(ref)
-		return
+		return nil, ref, nil
 	}
 	mode := session.ModeStream
 	if !acc.events {
 		mode = session.ModeSingle
 	}
 	x, err := sess.BeginModern(r.Context(), *m, mode)
-	id = v.keepID()
-	if err != nil {
-		d.unanswered(v, r, s, id, err, acc)
-		return
-	}
-	defer x.Close()
-	d.await(v, r, s, x, id, acc)
+	return x, nil, err
 }
 
 // modernStatus is the status of an error response of a worker, where the revision

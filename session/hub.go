@@ -49,6 +49,9 @@ func (h *hub) change(c era.Change, m *jsonrpc.Message) {
 		text := era.Tag(m, l.id)
 		// What is still waiting says the same.
 		if !contains(l.queue, text) {
+			if len(l.queue) >= maxChanges {
+				l.queue = l.queue[1:]
+			}
 			l.queue = append(l.queue, text)
 			l.wake()
 		}
@@ -81,6 +84,10 @@ func (l *listener) wake() {
 	default:
 	}
 }
+
+// maxChanges is how many changes wait for a listener that does not read; then the
+// oldest make room.
+const maxChanges = 1024
 
 // maxListeners is how many streams one principal may listen on at one worker.
 const maxListeners = 32

@@ -26,6 +26,7 @@ func (c *Call) Denied() Capability {
 func (c *Call) Cancel(reason string) {
 	if c.b.giveUp(c, ErrCancelled) {
 		c.b.reply(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d,"reason":%q}}`, c.id, reason))
+		c.b.suspect()
 	}
 }
 

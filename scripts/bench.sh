@@ -4,21 +4,26 @@
 set -euo pipefail
 usage() {
   cat <<'EOF'
-usage: scripts/bench.sh [--rounds N] [--seconds S]
+usage: scripts/bench.sh [--rounds N] [--seconds S] [--table calls|churn|sessions|growth]
+                        [--only NAME,…] [--clients N,…] [--payloads BYTES,…]
 
-Prints F, F/N, L1 and K (explained in scripts/bench/ratios.py) for
+--table calls, the default, prints F, F/N, L1 and K (explained in scripts/bench/ratios.py) for
   the null handler, the floors (simple; best; best with TLS),
   gatehouse in loopback mode, with TLS and RS256 tokens in shared-account mode,
   and, as root, with TLS, RS256 tokens and the monitor (real accounts).
+churn: open, call, DELETE. sessions: memory of idle sessions. growth: F by clients
+and by payload. --only keeps the front ends whose names hold one of the words, and
+the null handler.
 Machines differ and are shared: compare ratios within one table only.
 About 6 minutes for the default of 3 rounds of 2.5 s.
 EOF
 }
-rounds=3 seconds=2.5
+rounds=3 seconds=2.5 more=()
 while [ $# -gt 0 ]; do
   case $1 in
     --rounds) rounds=$2; shift 2 ;;
     --seconds) seconds=$2; shift 2 ;;
+    --table | --only | --clients | --payloads) more+=("$1" "$2"); shift 2 ;;
     -h | --help) usage; exit 0 ;;
     *) usage >&2; exit 2 ;;
   esac
@@ -44,8 +49,8 @@ for _ in $(seq 100); do curl -sf --cacert "$WORK/issuer/ca.pem" "https://127.0.0
 plain=http://127.0.0.1:$issuer_plain secure=https://127.0.0.1:$issuer_tls
 export plain secure audience BIN WORK
 
-common() { # the settings that a load of 32 sessions wants raised
-  printf '"MCP_MAX_SESSIONS":"200","MCP_MAX_SESSIONS_PER_PRINCIPAL":"200","MCP_SPAWN_RATE":"1000","MCP_SPAWN_BURST":"1000","MCP_WORKER_COMMAND":"[\\"%s/worker\\"]","MCP_STATE_DIR":"%s"' "$BIN" "$STATE_DIR"
+common() { # the settings that a load of many sessions wants raised
+  printf '"MCP_MAX_SESSIONS":"1100","MCP_MAX_SESSIONS_PER_PRINCIPAL":"1100","MCP_SPAWN_RATE":"1000","MCP_SPAWN_BURST":"1000","MCP_WORKER_COMMAND":"[\\"%s/worker\\"]","MCP_STATE_DIR":"%s"' "$BIN" "$STATE_DIR"
 }
 authenticated() {
   printf '"MCP_MODE":"authenticated","MCP_ISSUER":"%s","MCP_ISSUER_CA":"%s/issuer/ca.pem","MCP_AUDIENCE":"%s","MCP_REQUIRED_SCOPES":"mcp:use","MCP_TLS_CERT":"%s","MCP_TLS_KEY":"%s"' "$secure" "$WORK" "$audience" "$WORK/tls/server.pem" "$WORK/tls/server.key"
@@ -92,7 +97,7 @@ port=$(free_port)
   printf ']\n'
 } | sed 's/,""\]/]/g' >"$WORK/cases.json"
 jq -e . "$WORK/cases.json" >/dev/null || die "the list of cases is no JSON"
-python3 "$ROOT/scripts/bench/ratios.py" --bin "$BIN" --cases "$WORK/cases.json" --rounds "$rounds" --seconds "$seconds" || {
+python3 "$ROOT/scripts/bench/ratios.py" --bin "$BIN" --cases "$WORK/cases.json" --rounds "$rounds" --seconds "$seconds" "${more[@]}" || {
   tail -5 "$BIN/fronts.log" >&2
   exit 1
 }

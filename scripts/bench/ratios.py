@@ -5,9 +5,15 @@ Columns (CPU figures are user+system from /proc, without the client and the work
   F/N  the same divided by that of a null net/http handler of the same round: cancels the machine's speed
   L1   p50 with one client divided by that of direct stdio, both on one CPU
   K    calls a second with the server on CPU 0 and the client on CPU 1, divided by direct stdio in that layout, 32 clients
+Other tables (--table):
+  churn     open a session, call once, DELETE, by 4 clients: CPU a session and sessions a second
+  sessions  anonymous memory a session, connection included, at --clients sessions that are idle; workers apart
+  growth    F of a call at each of --clients with 64 bytes, and at each of --payloads with one client, and the exponent of
+            the growth between the first and the last of the payloads
 """
 import argparse
 import json
+import math
 import os
 import socket
 import statistics
@@ -40,7 +46,7 @@ class Bench:
             sys.exit("bench: load failed: " + r.stderr[-400:])
         return json.loads(r.stdout)
 
-    def front(self, case, clients, client_cpu):
+    def front(self, case, clients, client_cpu, *args):
         """One measurement of one front end, started for it and ended after it."""
         env = {**os.environ, **case.get("env", {})}
         cmd = ["taskset", "-c", "0", *case["cmd"]]
@@ -49,7 +55,7 @@ class Bench:
             wait_for(case["port"], p)
             time.sleep(case.get("settle", 0.5))
             tokens = ["-token-file", case["tokens"]] if case.get("tokens") else []
-            return self.load(client_cpu, "-url", case["url"], "-pid", str(p.pid), "-c", str(clients), *tokens)
+            return self.load(client_cpu, "-url", case["url"], "-pid", str(p.pid), "-c", str(clients), *tokens, *args)
         finally:
             p.terminate()
             try:
@@ -73,15 +79,68 @@ class Bench:
             print(f"  {case['name']}: F {f1:.0f}/{f32:.0f} µs, F/N {row[2]:.2f}/{row[3]:.2f}", file=sys.stderr)
 
 
+def table(head, rows):
+    print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+
+
+def medians(bench, rounds, cases, key, clients, *args):
+    """The medians of one figure for each case, the rounds interleaved; errors end the run."""
+    got = {case["name"]: [] for case in cases}
+    for i in range(rounds):
+        for case in cases:
+            r = bench.front(case, clients, 0, *args)
+            if r.get("errors"):
+                sys.exit(f"bench: {case['name']}: {r['errors']} errors, such as {r.get('last_error')}")
+            got[case["name"]].append([r[k] for k in key])
+    return {name: [statistics.median(col) for col in zip(*rs)] for name, rs in got.items()}
+
+
+def churn(bench, a, cases):
+    m = medians(bench, a.rounds, cases, ["front_cpu_us_per_call", "rps"], 4, "-churn")
+    table(["front end", "CPU a session µs", "sessions a second"], [[n, f"{v[0]:.0f}", f"{v[1]:.0f}"] for n, v in m.items()])
+
+
+def sessions(bench, a, cases):
+    counts = [int(n) for n in a.clients.split(",")]
+    cols = [medians(bench, a.rounds, cases, ["memory_per_session"], n, "-idle") for n in counts]
+    table(["front end", *(f"KiB a session, {n}" for n in counts)],
+          [[c["name"], *(f"{col[c['name']][0] / 1024:.1f}" for col in cols)] for c in cases])
+
+
+def growth(bench, a, cases):
+    counts, sizes = [int(n) for n in a.clients.split(",")], [int(n) for n in a.payloads.split(",")]
+    key = ["front_cpu_us_per_call"]
+    cols = [medians(bench, a.rounds, cases, key, n) for n in counts]
+    table(["front end, F µs", *(f"{n} clients" for n in counts)],
+          [[c["name"], *(f"{col[c['name']][0]:.0f}" for col in cols)] for c in cases])
+    print()
+    cols = [medians(bench, a.rounds, cases, key, 1, "-payload", str(n)) for n in sizes]
+    rows = []
+    for c in cases:
+        f = [col[c["name"]][0] for col in cols]
+        exponent = math.log(f[-1] / f[0]) / math.log(sizes[-1] / sizes[0]) if len(f) > 1 else 0
+        rows.append([c["name"], *(f"{x:.0f}" for x in f), f"{exponent:.2f}"])
+    table(["front end, F µs", *(f"{n} B" for n in sizes), "exponent"], rows)
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--bin", required=True, help="folder of the built programs")
     ap.add_argument("--cases", required=True, help="JSON list of the front ends; the first is the null handler")
     ap.add_argument("--rounds", type=int, default=3)
     ap.add_argument("--seconds", type=float, default=2.5)
+    ap.add_argument("--table", choices=["calls", "churn", "sessions", "growth"], default="calls")
+    ap.add_argument("--only", default="", help="front ends whose name holds one of these, parted by commas")
+    ap.add_argument("--clients", default="", help="for sessions and growth, parted by commas")
+    ap.add_argument("--payloads", default="10,1024,102400,1048576", help="bytes, for growth")
     a = ap.parse_args()
+    a.clients = a.clients or {"sessions": "100,200"}.get(a.table, "1,8,32,128")
     with open(a.cases) as f:
         cases = json.load(f)
+    if a.only:
+        cases = cases[:1] + [c for c in cases[1:] if any(word in c["name"] for word in a.only.split(","))]
     pinned = f"{a.bin}/pinned-worker"
     with open(pinned, "w") as f:
         f.write(f"#!/bin/sh\nexec taskset -c 0 {a.bin}/worker\n")
@@ -89,6 +148,9 @@ def main():
     rows = {}
     with open(f"{a.bin}/fronts.log", "ab") as log:
         bench = Bench(a.bin, log, a.seconds)
+        if a.table != "calls":
+            # The null handler has no sessions; what it costs a connection is a figure of its own.
+            return {"churn": churn, "sessions": sessions, "growth": growth}[a.table](bench, a, cases)
         for i in range(a.rounds):
             print(f"round {i + 1} of {a.rounds}", file=sys.stderr)
             bench.round(cases, rows)

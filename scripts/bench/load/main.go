@@ -24,7 +24,7 @@ import (
 
 const (
 	maxDuration = 25 * time.Second
-	maxClients  = 512
+	maxClients  = 1000
 	maxFailures = 200 // of one client, after which it stops
 )
 
@@ -33,7 +33,7 @@ type options struct {
 	mode, cmd, url, tokenFile, version string
 	clients, pid, payload              int
 	duration                           time.Duration
-	churn                              bool
+	churn, idle                        bool
 }
 
 // client is one MCP client with a session of its own.
@@ -60,16 +60,26 @@ func main() {
 	flag.IntVar(&o.payload, "payload", 64, "bytes of text in a call")
 	flag.DurationVar(&o.duration, "d", 5*time.Second, "how long, at most 25s")
 	flag.BoolVar(&o.churn, "churn", false, "open a session, call once, DELETE, again and again")
+	flag.BoolVar(&o.idle, "idle", false, "open the sessions, call nothing, and say what a session costs in memory")
 	flag.Parse()
 	if err := o.check(); err != nil {
 		log.Fatal(err)
 	}
 	text = strings.Repeat("x", o.payload)
+	before := tree(o.pid)
 	clients, err := open(o)
 	if err != nil {
 		log.Fatal(err)
 	}
-	result := measure(o, clients)
+	var result map[string]any
+	if o.idle {
+		time.Sleep(o.duration)
+		after := tree(o.pid)
+		result = map[string]any{"c": o.clients, "processes": after.n,
+			"memory_per_session": (after.memory - before.memory) / int64(o.clients)}
+	} else {
+		result = measure(o, clients)
+	}
 	for _, c := range clients {
 		c.close()
 	}

@@ -9,9 +9,11 @@ import (
 )
 
 // usage is what a tree of processes has used, in seconds of CPU; processes
-// called "worker" are counted apart.
+// called "worker" are counted apart. memory is what the others hold for themselves,
+// in bytes (VmRSS without files).
 type usage struct {
 	front, workers float64
+	memory         int64
 	n              int
 }
 
@@ -54,6 +56,7 @@ func tree(root int) usage {
 			u.workers += p.cpu
 		} else {
 			u.front += p.cpu
+			u.memory += anonymous(pid)
 		}
 		for _, k := range kids[pid] {
 			walk(k)
@@ -61,4 +64,19 @@ func tree(root int) usage {
 	}
 	walk(root)
 	return u
+}
+
+// anonymous is the RssAnon of a process in bytes.
+func anonymous(pid int) int64 {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return 0 // ended meanwhile
+	}
+	_, rest, _ := strings.Cut(string(b), "RssAnon:")
+	fields := strings.Fields(rest)
+	if len(fields) == 0 {
+		return 0
+	}
+	n, _ := strconv.ParseInt(fields[0], 10, 64)
+	return n << 10
 }

@@ -55,12 +55,16 @@ common() { # the settings that a load of many sessions wants raised
 authenticated() {
   printf '"MCP_MODE":"authenticated","MCP_ISSUER":"%s","MCP_ISSUER_CA":"%s/issuer/ca.pem","MCP_AUDIENCE":"%s","MCP_REQUIRED_SCOPES":"mcp:use","MCP_TLS_CERT":"%s","MCP_TLS_KEY":"%s"' "$secure" "$WORK" "$audience" "$WORK/tls/server.pem" "$WORK/tls/server.key"
 }
-floor() { # NAME SCHEME OPTIONS…
-  local name=$1 scheme=$2 port
-  shift 2
+floor() { # NAME SCHEME ISSUER OPTIONS…; an empty ISSUER: no tokens
+  local name=$1 scheme=$2 issuer=$3 port tokens=""
+  shift 3
   port=$(free_port)
-  printf ',{"name":"%s","port":%d,"url":"%s://127.0.0.1:%d/mcp","tokens":"%s/issuer/tokens-http","cmd":["%s/floor","-addr","127.0.0.1:%d","-worker","%s/worker","-issuer","%s","-aud","%s"%s]}' \
-    "$name" "$port" "$scheme" "$port" "$WORK" "$BIN" "$port" "$BIN" "$plain" "$audience" "$(printf ',"%s"' "$@")"
+  if [ -n "$issuer" ]; then
+    tokens=",\"tokens\":\"$WORK/issuer/tokens-http\""
+    set -- -issuer "$issuer" -aud "$audience" "$@"
+  fi
+  printf ',{"name":"%s","port":%d,"url":"%s://127.0.0.1:%d/mcp"%s,"cmd":["%s/floor","-addr","127.0.0.1:%d","-worker","%s/worker"%s]}' \
+    "$name" "$port" "$scheme" "$port" "$tokens" "$BIN" "$port" "$BIN" "$(printf ',"%s"' "$@")"
 }
 ours() { # NAME SCHEME TOKENS ENVIRONMENT
   local port
@@ -84,9 +88,10 @@ fi
 port=$(free_port)
 {
   printf '[{"name":"null net/http handler","port":%d,"url":"http://127.0.0.1:%d/mcp","cmd":["%s/null","-addr","127.0.0.1:%d"]}' "$port" "$port" "$BIN" "$port"
-  floor "floor, simple, RS256" http -simple
-  floor "floor, best, RS256" http
-  floor "floor, best, RS256 + TLS" https -tls
+  floor "floor, simple, RS256" http "$plain" -simple
+  floor "floor, best, no token" http ""
+  floor "floor, best, RS256" http "$plain"
+  floor "floor, best, RS256 + TLS" https "$plain" -tls
   ours "gatehouse, loopback" http "" "\"MCP_MODE\":\"loopback\",$(common)"
   ours "gatehouse, TLS + RS256, shared-account" https "$WORK/issuer/tokens-https" "$(authenticated),\"MCP_RUN_AS\":\"shared-account\",$(common)"
   if [ "$(id -u)" = 0 ]; then

@@ -107,7 +107,7 @@ func (s *best) await(wt *waiter, n int64) (answer, error) {
 		s.pl.Unlock()
 	}
 	for {
-		l, err := s.rd.ReadSlice('\n')
+		l, err := s.line()
 		if err != nil {
 			return answer{}, err
 		}
@@ -116,6 +116,20 @@ func (s *best) await(wt *waiter, n int64) (answer, error) {
 			return got, nil
 		}
 	}
+}
+
+// line reads one line; it is valid until the next.
+func (s *best) line() ([]byte, error) {
+	l, err := s.rd.ReadSlice('\n')
+	if err != bufio.ErrBufferFull {
+		return l, err
+	}
+	long := bytes.Clone(l)
+	for err == bufio.ErrBufferFull {
+		l, err = s.rd.ReadSlice('\n')
+		long = append(long, l...)
+	}
+	return long, err
 }
 
 // pass hands the lead to somebody who waits.

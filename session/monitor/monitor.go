@@ -395,6 +395,6 @@ func (m *Monitor) recheck(ctx context.Context, l *lease, v *verdict) error {
 	if errors.As(err, &e) && e.Kind == spawn.KindUnavailable {
 		return err // a fault, and no answer
 	}
-	l.stop("account changed", m.patient())
+	l.stop("account changed", ladder{0, m.cfg.KillGraceHard})
 	return err
 }

@@ -36,6 +36,7 @@ type Package struct {
 	paths     []string // files, absolute
 	goVersion string
 	*ground
+	face *face // shared by versions that look the same to importers
 
 	once  sync.Once
 	mu    sync.Mutex // guards what follows
@@ -52,6 +53,13 @@ func (q *Package) Types() *types.Package {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.types
+}
+
+// checked reports whether there is nothing to find out about the package.
+func (q *Package) checked() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.types != nil && (!q.Primary || q.index != nil)
 }
 
 // Index returns the references of the package, nil before it was checked and
@@ -170,7 +178,7 @@ func (s *Snapshot) missing(want []*Package) map[*Package]bool {
 			return
 		}
 		seen[q] = true
-		if q.Types() != nil {
+		if q.checked() {
 			return // then everything below is checked, too
 		}
 		todo[q] = true
@@ -236,9 +244,12 @@ func (q *Package) check() {
 	_ = types.NewChecker(&cfg, q.Fset, pkg, info).Files(files)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.types, q.errs = pkg, errs
+	q.errs = errs
+	if q.types == nil {
+		q.types = pkg // else importers have seen the older, which looks the same
+	}
 	if q.Primary {
-		q.index = newIndex(files, info)
+		q.index = newIndex(files, info, &q.ids)
 	}
 }
 
@@ -275,10 +286,14 @@ type Ref struct {
 }
 
 // Index is what a package refers to, sorted by Object, then Pos.
-type Index struct{ refs []Ref }
+type Index struct {
+	refs []Ref
+	ids  *identities
+}
 
 // Of returns the uses of the object declared at pos.
 func (x *Index) Of(pos token.Pos) []Ref {
+	pos = x.ids.of(pos)
 	from, _ := slices.BinarySearchFunc(x.refs, pos, func(r Ref, p token.Pos) int { return int(r.Object) - int(p) })
 	to := from
 	for to < len(x.refs) && x.refs[to].Object == pos {
@@ -288,8 +303,8 @@ func (x *Index) Of(pos token.Pos) []Ref {
 }
 
 // newIndex keeps of the type information what the search tools need.
-func newIndex(files []*ast.File, info *types.Info) *Index {
-	x := &Index{}
+func newIndex(files []*ast.File, info *types.Info, ids *identities) *Index {
+	x := &Index{ids: ids}
 	for _, f := range files {
 		for _, d := range f.Decls {
 			x.decl(d, info)
@@ -326,7 +341,7 @@ func (x *Index) walk(n ast.Node, around string, info *types.Info) {
 			}
 		case *ast.Ident:
 			if obj := info.Uses[n]; obj != nil && lasting(obj) {
-				x.refs = append(x.refs, Ref{Object: obj.Pos(), Pos: n.Pos(), Func: around, Call: called[n]})
+				x.refs = append(x.refs, Ref{Object: x.ids.of(obj.Pos()), Pos: n.Pos(), Func: around, Call: called[n]})
 			}
 		}
 		return true

@@ -139,6 +139,7 @@ func (s *Snapshot) revise(tree map[string]stamp) (next *Snapshot, ok bool) {
 	}
 	next = &Snapshot{ground: s.ground, tree: tree, byID: map[string]*Package{}, files: s.liveFiles(tree)}
 	changed := map[string]*File{}
+	visible := map[string]bool{} // changed in what others can see
 	for name, st := range tree {
 		old, known := s.tree[name]
 		if !known {
@@ -156,27 +157,34 @@ func (s *Snapshot) revise(tree map[string]stamp) (next *Snapshot, ok bool) {
 			return nil, false
 		}
 		changed[name] = now
+		visible[name] = !s.bodiesOnly(before, now)
 	}
-	s.rebuild(next, changed)
+	s.rebuild(next, changed, visible)
 	next.choosePrimary()
 	return next, true
 }
 
 // rebuild copies the packages into next: those without a changed file in them
-// or below them as they are, the others new and unchecked.
-func (s *Snapshot) rebuild(next *Snapshot, changed map[string]*File) {
+// or a changed face below them as they are, the others new and unchecked. A
+// package that changed inside of function bodies alone keeps its types and its
+// face; only what it refers to itself is found out again.
+func (s *Snapshot) rebuild(next *Snapshot, changed map[string]*File, visible map[string]bool) {
 	for _, q := range s.order {
-		dirty := slices.ContainsFunc(q.paths, func(n string) bool { return changed[n] != nil })
+		touched := slices.ContainsFunc(q.paths, func(n string) bool { return changed[n] != nil })
+		dirty := slices.ContainsFunc(q.paths, func(n string) bool { return visible[n] })
 		for _, im := range q.Imports {
-			dirty = dirty || next.byID[im.ID] != im
+			dirty = dirty || !sameFace(next.byID[im.ID], im)
 		}
-		if !dirty {
+		if !touched && !dirty {
 			next.byID[q.ID] = q
 			next.order = append(next.order, q)
 			continue
 		}
 		n := &Package{ID: q.ID, Path: q.Path, Name: q.Name, ForTest: q.ForTest, Dir: q.Dir, Workspace: q.Workspace, Module: q.Module, abs: q.abs,
-			ListErrors: q.ListErrors, goVersion: q.goVersion, paths: q.paths, ground: q.ground, Imports: map[string]*Package{}}
+			ListErrors: q.ListErrors, goVersion: q.goVersion, paths: q.paths, ground: q.ground, Imports: map[string]*Package{}, face: &face{}}
+		if t := q.Types(); t != nil && !dirty {
+			n.Primary, n.types, n.face, n.errs = q.Primary, t, q.face, q.errs
+		}
 		for path, im := range q.Imports {
 			n.Imports[path] = next.byID[im.ID]
 		}
@@ -249,7 +257,7 @@ func (s *Snapshot) same(q, o *Package) bool {
 		}
 	}
 	for path, im := range q.Imports {
-		if o.Imports[path] == nil || s.byID[im.ID] != o.Imports[path] {
+		if o.Imports[path] == nil || !sameFace(s.byID[im.ID], o.Imports[path]) {
 			return false
 		}
 	}

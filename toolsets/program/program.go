@@ -41,6 +41,7 @@ type ground struct {
 	Root  string
 	Fset  *token.FileSet
 	sizes types.Sizes
+	ids   identities
 }
 
 // New returns the program below the absolute folder root. env is the whole
@@ -172,7 +173,7 @@ func (s *Snapshot) add(lp *packages.Package) {
 	if strings.HasSuffix(lp.ID, ".test") && lp.Name == "main" && lp.ForTest == "" || lp.PkgPath == "unsafe" {
 		return // a generated test main, or the package without source
 	}
-	q := &Package{ID: lp.ID, Path: lp.PkgPath, Name: lp.Name, ForTest: lp.ForTest, Imports: map[string]*Package{}, ground: s.ground}
+	q := &Package{ID: lp.ID, Path: lp.PkgPath, Name: lp.Name, ForTest: lp.ForTest, Imports: map[string]*Package{}, ground: s.ground, face: &face{}}
 	if lp.Module != nil {
 		q.goVersion = lp.Module.GoVersion
 		q.Module = lp.Module.Path
@@ -262,7 +263,7 @@ func (s *Snapshot) Plain(path string) *Package {
 
 // Position words a position as file:line:column, relative to the root.
 func (s *ground) Position(pos token.Pos) string {
-	p := s.Fset.Position(pos)
+	p := s.Fset.Position(s.ids.place(pos))
 	return fmt.Sprintf("%s:%d:%d", s.Rel(p.Filename), p.Line, p.Column)
 }
 

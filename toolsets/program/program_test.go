@@ -3,6 +3,9 @@ package program
 import (
 	"context"
 	"errors"
+	"fmt"
+	"go/types"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -114,9 +117,14 @@ func TestOnlyWhatDependsOnAChangeIsCheckedAgain(t *testing.T) {
 	}
 	f.write("mid/mid.go", "package mid\n\nimport \"example.com/m/low\"\n\nfunc Mid() int { return low.Low() + 1 }\n")
 	second := f.load()
-	want := []string{"example.com/m/mid", "example.com/m/mid [example.com/m/mid.test]", "example.com/m/top"}
+	want := []string{"example.com/m/mid", "example.com/m/mid [example.com/m/mid.test]"}
 	if got := fresh(first, second); !slices.Equal(got, want) {
 		t.Errorf("after an edit inside of a function: %v", got)
+	}
+	f.write("mid/mid.go", "package mid\n\nimport \"example.com/m/low\"\n\nfunc Mid(...int) int { return low.Low() + 1 }\n")
+	first, second = second, f.load()
+	if got, want := fresh(first, second), append(want, "example.com/m/top"); !slices.Equal(got, want) {
+		t.Errorf("after an edit of a function's type: %v", got)
 	}
 	f.write("aside/aside.go", "package aside\n\nimport \"example.com/m/low\"\n\ntype T struct{ A, B int }\n\nvar X = low.Low()\n")
 	third := f.load()
@@ -133,6 +141,81 @@ func TestOnlyWhatDependsOnAChangeIsCheckedAgain(t *testing.T) {
 	}
 	if got := fresh(fourth, f.load()); len(got) != 0 {
 		t.Errorf("after a removed package: %v", got)
+	}
+}
+
+// facts is everything that tools tell about a program, as text.
+func facts(s *Snapshot) []string {
+	var out []string
+	for _, q := range s.Packages() {
+		out = append(out, q.Errors()...)
+		for _, tn := range q.TypeNames() {
+			if it, ok := tn.Type().Underlying().(*types.Interface); ok && it.NumMethods() > 0 {
+				rs, err := s.Implementors(context.Background(), tn, nil)
+				for _, r := range rs {
+					out = append(out, fmt.Sprint("implements ", tn.Name(), " ", r.Name(), r.Pointer, s.Position(r.Type.Pos()), err))
+				}
+			}
+		}
+		scope := q.Types().Scope()
+		for _, n := range scope.Names() {
+			objs := []types.Object{scope.Lookup(n)}
+			if named, ok := objs[0].Type().(*types.Named); ok {
+				for m := range named.Methods() {
+					objs = append(objs, m)
+				}
+				if st, ok := named.Underlying().(*types.Struct); ok {
+					for f := range st.Fields() {
+						objs = append(objs, f)
+					}
+				}
+			}
+			for _, o := range objs {
+				at := o.Name() + " at " + s.Position(o.Pos())
+				out = append(out, at)
+				for _, p := range s.Packages() {
+					for _, r := range p.Index().Of(o.Pos()) {
+						out = append(out, fmt.Sprint(at, ": ", s.Position(r.Pos), " ", r.Func, r.Call))
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// TestUpToDateIsAsLoadedAnew edits at random, inside of functions and outside,
+// and compares the program that was brought up to date with one loaded anew.
+func TestUpToDateIsAsLoadedAnew(t *testing.T) {
+	f := newFixture(t)
+	f.load()
+	seed := rand.Uint64()
+	t.Logf("random seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	for step := range 25 {
+		pad := strings.Repeat("// pad\n", r.IntN(4))
+		body := strings.Repeat("\t_ = 0\n", r.IntN(3))
+		switch r.IntN(6) {
+		case 0, 1:
+			f.write("low/low.go", fmt.Sprintf("package low\n\n%s// S speaks.\ntype S interface{ Speak() T }\n\ntype T struct{ X int }\n\nfunc (t *T) Speak() T {\n%s\treturn T{X: t.X}\n}\n\nfunc Low() int {\n%s\treturn (&T{X: 1}).Speak().X\n}\n", pad, body, body))
+		case 2:
+			f.write("low/more.go", fmt.Sprintf("package low\n\n%sfunc More() T {\n%s\treturn T{X: Low()}\n}\n", pad, body))
+		case 3:
+			f.write("mid/mid.go", fmt.Sprintf("package mid\n\nimport \"example.com/m/low\"\n\n%stype W struct{ low.T }\n\nfunc (W) Speak() low.T { return low.T{X: %d} }\n\nfunc Mid() int {\n%s\tvar s low.S = W{}\n\treturn low.Low() + s.Speak().X\n}\n", pad, r.IntN(9), body))
+		case 4:
+			f.write("low/low.go", fmt.Sprintf("package low\n\n%stype S interface{ Speak() T }\n\ntype T struct{ Y, X int }\n\nfunc (t T) Speak() T { return t }\n\nfunc Low() int { return %d }\n", pad, step))
+		default:
+			f.write("top/top.go", fmt.Sprintf("package top\n\nimport (\n\t\"fmt\"\n\n\t\"example.com/m/mid\"\n)\n\n%sfunc Top() {\n%s\tfmt.Println(mid.Mid())\n}\n", pad, body))
+		}
+		if r.IntN(3) == 0 {
+			continue // several edits at once
+		}
+		got := facts(f.load())
+		anew := &fixture{t: t, dir: f.dir, p: New(f.dir, f.p.env)}
+		if want := facts(anew.load()); !slices.Equal(got, want) {
+			t.Fatalf("step %d:\n%s\nanew:\n%s", step, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
 	}
 }
 

@@ -193,7 +193,11 @@ func TestUpToDateIsAsLoadedAnew(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("random seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
-	for step := range 25 {
+	steps := 12
+	if testing.Short() {
+		steps = 4
+	}
+	for step := range steps {
 		pad := strings.Repeat("// pad\n", r.IntN(4))
 		body := strings.Repeat("\t_ = 0\n", r.IntN(3))
 		switch r.IntN(6) {

@@ -2,7 +2,10 @@ package session
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"gatehouse/session/spawn"
 )
 
 // renewLimit is how long the monitor may take to renew a lease.
@@ -62,6 +65,10 @@ func (s *Session) renew() {
 		cancel()
 		if err != nil && s.t.ctx.Err() == nil {
 			s.log.Warn().Err(err).Msg("lease not renewed")
+		}
+		if why, ok := errors.AsType[*spawn.Error](err); ok && (why.Kind == spawn.KindNoAccount || why.Kind == spawn.KindClientOwn) {
+			s.End("no account any more: " + why.Reason)
+			return
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"gatehouse/session"
 	"gatehouse/session/sessiontest"
+	"gatehouse/session/spawn"
 )
 
 // lives runs f in a bubble, over a session with that lifetime policy, and wants the
@@ -187,6 +188,34 @@ func TestCredentialGrace(t *testing.T) {
 			t.Error("not ended after the grace")
 		}
 	})
+}
+
+// What the monitor says of a newer token decides: an account that is gone ends the
+// session, a token that the monitor likes less than we do does not.
+func TestRefusedRenewal(t *testing.T) {
+	for kind, ends := range map[spawn.Kind]bool{
+		spawn.KindNoAccount: true, spawn.KindClientOwn: true,
+		spawn.KindUndecided: false, spawn.KindRefused: false, spawn.KindToken: false,
+	} {
+		t.Run(kind.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sp := &sessiontest.Spawner{Worker: sessiontest.Echo, InMemory: true,
+					Renew: func(string) (time.Time, error) { return time.Time{}, &spawn.Error{Kind: kind, Reason: "asked"} }}
+				w := newWorld(t, session.Config{}, sp)
+				c := alice
+				c.Expiry = time.Now().Add(5 * time.Minute)
+				s := w.open(c)
+				c.Token, c.Expiry = "alice-2", time.Now().Add(10*time.Minute)
+				if _, ok := w.Find(0, c, s.ID()); !ok {
+					t.Fatal("not found with a newer token")
+				}
+				synctest.Wait()
+				if _, ok := w.Find(0, c, s.ID()); ok == ends {
+					t.Errorf("found %v, want ended %v", ok, ends)
+				}
+			})
+		})
+	}
 }
 
 func TestStreamOutlivesAWaitThatIsShorterThanTheToken(t *testing.T) {

@@ -95,6 +95,7 @@ stage_workers() { scripts/test-workers.sh; }
 stage_all_clients() { scripts/test-clients.sh; }
 stage_all_clients_keycloak() { scripts/test-clients.sh --issuer keycloak; }
 stage_lifetime() { scripts/test-lifetime.sh; }
+stage_lifetime_clients() { scripts/test-lifetime-clients.sh; }
 stage_chaos() { scripts/test-chaos.sh; }
 stage_toolsets() {
   if am_root; then scripts/test-toolsets.sh; else say "SKIPPED: needs root (several accounts)"; fi
@@ -109,7 +110,7 @@ stage_identity() {
 
 fast=(tools build format vet layout unit)
 full=(tools build format vet layout staticcheck vulnerabilities shellcheck race fuzz tls identity conformance workers
-  clients keycloak newcomer toolsets lifetime chaos all_clients all_clients_keycloak)
+  clients keycloak newcomer toolsets lifetime lifetime_clients chaos all_clients all_clients_keycloak)
 soak=(tools build fuzz_long)
 declare -n stages=$level
 if [ "${1:-}" = --list ]; then printf '%s\n' "${stages[@]}"; exit 0; fi

@@ -10,6 +10,7 @@ until it answers and prints how to connect. Any user of this machine can use it.
 
   scripts/run-server.sh                     # http://localhost:8000/mcp
   MCP_PORT=9000 scripts/run-server.sh       # another port
+  MCP_WORKSPACE=~/code scripts/run-server.sh   # the tools work on your repository; else on a small sample
   MCP_WORKER_COMMAND='["/usr/bin/my-mcp-server"]' scripts/run-server.sh
   scripts/run-server.sh --foreground        # stays; Ctrl-C ends it
   scripts/stop-server.sh 8000               # stops it
@@ -42,6 +43,25 @@ check_port "$MCP_PORT"
 prepare_programs
 prepare_state
 if am_root; then ensure_system_users; fi
+
+# sample_workspace: so that every built-in tool has something to work on.
+sample_workspace() {
+  [ -z "${MCP_WORKER_COMMAND:-}${MCP_WORKSPACE:-}${MCP_CONFIG:-}" ] || return 0
+  if ! command -v git >/dev/null; then
+    note "git is missing: no sample workspace was made, and the workspace tools have nothing to work on"
+    return 0
+  fi
+  local repository=$STATE/sample.git
+  if [ ! -d "$repository" ]; then
+    "$ROOT/scripts/setup-workspace.sh" "$repository" --sample >"$run.sample.log" 2>&1 || die "the sample workspace could not be made: $(tail -1 "$run.sample.log")"
+    rm -f "$run.sample.log"
+    if am_root; then chown -R "${MCP_WORKER_USER:-gatehouse-worker}:" "$repository"; fi
+  fi
+  export MCP_WORKSPACE=$repository
+  SAMPLE=$repository
+}
+SAMPLE=
+sample_workspace
 trap 'abandon "$run"; exit 130' INT TERM HUP
 begin_run "$run" loopback "$url"
 
@@ -54,7 +74,8 @@ Gatehouse (loopback, no tokens)
   pid        $1
   log        $2
   stop       $ROOT/scripts/stop-server.sh $MCP_PORT
-
+${SAMPLE:+  workspace  $SAMPLE  (a sample; MCP_WORKSPACE names your own repository)
+}
 Connect Claude Code:
   claude mcp add --transport http gatehouse $url
 INFO

@@ -73,7 +73,7 @@ type World struct {
 type flags struct {
 	Workspace    string           `placeholder:"DIR" help:"Git repository (bare or not) of the Go code to work on."`
 	Branch       string           `help:"Shared branch; default: what the repository's HEAD names."`
-	Toolsets     []string         `placeholder:"NAME,..." help:"Toolsets to serve; default: all built-in ones."`
+	Toolsets     []string         `placeholder:"NAME" help:"Toolsets to serve; default: all built-in ones."`
 	Options      string           `placeholder:"JSON" help:"Options of the toolsets, a JSON object keyed by toolset."`
 	Title        string           `help:"Name of this instance, shown by clients."`
 	Instructions string           `name:"instructions-file" placeholder:"FILE" help:"File that replaces the built-in instructions; an empty one sends none."`

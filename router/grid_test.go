@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 sampling and roots are deprecated as of 2026-07-28, and older clients and servers use them
+
 package router
 
 import (

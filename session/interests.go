@@ -22,11 +22,9 @@ const retireLimit = 200 * time.Millisecond
 // legacy worker is told of each; at a modern one the front end has one subscription
 // of its own for everything, because some workers keep a single one.
 type interests struct {
-	mu     sync.Mutex // one change at a time; guards what follows
-	uris   map[string]int
-	call   *bridge.Call // our subscription at a modern worker
-	acked  chan struct{}
-	closed bool
+	mu   sync.Mutex // one change at a time; guards what follows
+	uris map[string]int
+	call *bridge.Call // our subscription at a modern worker
 }
 
 // add notes interest in resources and returns those that the worker agrees to.

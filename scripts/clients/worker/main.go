@@ -4,6 +4,8 @@
 // and questions to the client.
 package main
 
+//lint:file-ignore SA1019 sampling and roots are deprecated as of 2026-07-28, and older clients and servers use them
+
 import (
 	"context"
 	"fmt"

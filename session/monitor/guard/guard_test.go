@@ -18,7 +18,7 @@ import (
 
 // run runs a shell script as the monitor below a guard; $0 is the descriptor of the
 // guard's pipe.
-func run(t *testing.T, script string, inherited []*os.File, signals <-chan os.Signal) (code int, err error, log string) {
+func run(t *testing.T, script string, inherited []*os.File, signals <-chan os.Signal) (code int, log string, err error) {
 	t.Helper()
 	if err := privdrop.CloseOnExec(3); err != nil { // as the program does
 		t.Fatal(err)
@@ -29,12 +29,12 @@ func run(t *testing.T, script string, inherited []*os.File, signals <-chan os.Si
 		Inherited: inherited, Log: zerolog.New(&b),
 	}
 	code, err = g.Run(signals)
-	return code, err, b.String()
+	return code, b.String(), err
 }
 
 func TestExitCodes(t *testing.T) {
 	for script, want := range map[string]int{"exit 0": ExitAsked, "exit 1": ExitRefused} {
-		if code, err, _ := run(t, script, nil, nil); code != want || err != nil {
+		if code, _, err := run(t, script, nil, nil); code != want || err != nil {
 			t.Errorf("%s: %d, %v; want %d", script, code, err, want)
 		}
 	}
@@ -50,7 +50,7 @@ func TestProgramThatCannotStart(t *testing.T) {
 // TestCrashesAreRestarted, with an alert each, and not for ever.
 func TestCrashesAreRestarted(t *testing.T) {
 	count := filepath.Join(t.TempDir(), "count")
-	code, err, log := run(t, fmt.Sprintf("echo x >>%s; kill -SEGV $$", count), nil, nil)
+	code, log, err := run(t, fmt.Sprintf("echo x >>%s; kill -SEGV $$", count), nil, nil)
 	b, _ := os.ReadFile(count)
 	if n := strings.Count(string(b), "x"); n != maxCrashes || code != ExitRefused || err == nil {
 		t.Errorf("%d runs, code %d, %v; want %d runs and a refusal", n, code, err, maxCrashes)
@@ -58,7 +58,7 @@ func TestCrashesAreRestarted(t *testing.T) {
 	if n := strings.Count(log, `"alert":true`); n != maxCrashes {
 		t.Errorf("%d alerts:\n%s", n, log)
 	}
-	code, err, _ = run(t, fmt.Sprintf("test -e %s.2 && exit 0; echo >%s.2; exit 2", count, count), nil, nil)
+	code, _, err = run(t, fmt.Sprintf("test -e %s.2 && exit 0; echo >%s.2; exit 2", count, count), nil, nil)
 	if code != ExitAsked || err != nil {
 		t.Errorf("one crash and then a good end: %d, %v", code, err)
 	}
@@ -67,7 +67,7 @@ func TestCrashesAreRestarted(t *testing.T) {
 // TestWhatIsLeftIsEnded, however it hides.
 func TestWhatIsLeftIsEnded(t *testing.T) {
 	pids := filepath.Join(t.TempDir(), "pids")
-	code, err, _ := run(t, fmt.Sprintf(`(setsid sh -c '(setsid sleep 811 & echo $! >>%[1]s) & trap "" TERM; sleep 812 & echo $! >>%[1]s; wait' &)
+	code, _, err := run(t, fmt.Sprintf(`(setsid sh -c '(setsid sleep 811 & echo $! >>%[1]s) & trap "" TERM; sleep 812 & echo $! >>%[1]s; wait' &)
 		sleep 0.3; exit 1`, pids), nil, nil)
 	if code != ExitRefused || err != nil {
 		t.Errorf("%d, %v", code, err)
@@ -101,7 +101,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		signals <- syscall.SIGINT
 	}()
-	code, err, log := run(t, fmt.Sprintf(`trap 'echo HUP >>%[1]s' HUP; trap 'echo TERM >>%[1]s; kill -KILL $$' TERM
+	code, log, err := run(t, fmt.Sprintf(`trap 'echo HUP >>%[1]s' HUP; trap 'echo TERM >>%[1]s; kill -KILL $$' TERM
 		echo >%[2]s; while :; do sleep 0.05; done`, saw, ready), nil, signals)
 	b, _ := os.ReadFile(saw)
 	if code != ExitAsked || err != nil || string(b) != "HUP\nTERM\n" || log != "" {

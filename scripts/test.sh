@@ -8,9 +8,10 @@ usage() {
 usage: scripts/test.sh [fast|full|soak] [STAGE…]
 
   fast   build, gofmt, vet, the Go tests without the race detector's cost (about a minute when cached)
-  full   everything that CI runs: linters, the Go tests under the race detector, fuzz seeds,
+  full   everything that CI runs: linters, the Go tests under the race detector (with the fuzz targets' seeds),
          end-to-end scripts, the conformance suite, real clients, a real Keycloak
-  soak   long campaigns: every fuzz target for FUZZ_SECONDS (default 300)
+  soak   long campaigns: every fuzz target for FUZZ_SECONDS (default 300), the chaos test for CHAOS_MINUTES (30);
+         "scripts/test.sh soak fuzz" gives each fuzz target 3 s
 
 With STAGE names only those stages of the level run. --list prints them.
 In full a stage that fails is tried once more, and the table says so.
@@ -97,6 +98,7 @@ stage_all_clients_keycloak() { scripts/test-clients.sh --issuer keycloak; }
 stage_lifetime() { scripts/test-lifetime.sh; }
 stage_lifetime_clients() { scripts/test-lifetime-clients.sh; }
 stage_chaos() { scripts/test-chaos.sh; }
+stage_chaos_long() { scripts/test-chaos.sh --minutes "${CHAOS_MINUTES:-30}"; }
 stage_toolsets() {
   if am_root; then scripts/test-toolsets.sh; else say "SKIPPED: needs root (several accounts)"; fi
 }
@@ -109,9 +111,9 @@ stage_identity() {
 }
 
 fast=(tools build format vet layout unit)
-full=(tools build format vet layout staticcheck vulnerabilities shellcheck race fuzz tls identity conformance workers
+full=(tools build format vet layout staticcheck vulnerabilities shellcheck race tls identity conformance workers
   clients keycloak newcomer toolsets lifetime lifetime_clients chaos all_clients all_clients_keycloak)
-soak=(tools build fuzz_long)
+soak=(tools build fuzz_long chaos_long)
 declare -n stages=$level
 if [ "${1:-}" = --list ]; then printf '%s\n' "${stages[@]}"; exit 0; fi
 known=("${stages[@]}")

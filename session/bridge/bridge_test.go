@@ -31,7 +31,10 @@ type upstream struct {
 func (u *upstream) Notification(method []byte, b *Buffer) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.notes = append(u.notes, string(method)+" "+string(b.B))
+	if len(method) == 0 {
+		u.notes = append(u.notes, "a notification without a method")
+	}
+	u.notes = append(u.notes, string(b.B))
 	b.Free()
 }
 

@@ -27,6 +27,7 @@ func FuzzWorker(f *testing.F) {
 		"{\"jsonrpc\":\"2.0\",\r\"id\":2,\"error\":{}}",
 		`[{"jsonrpc":"2.0","id":2,"result":{}}]`,
 		"\n\n{}", "\xff",
+		"{\"jsonrpc\":\"2.0\",\"method\":\"{\"}\n0",
 	} {
 		f.Add(s)
 	}
@@ -68,7 +69,7 @@ func FuzzWorker(f *testing.F) {
 			t.Fatal("hangs")
 		}
 		for _, n := range append(up.notes, up.asks...) {
-			valid(t, []byte(n[strings.IndexByte(n, '{'):]))
+			valid(t, []byte(n))
 		}
 	})
 }

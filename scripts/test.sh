@@ -11,7 +11,7 @@ usage: scripts/test.sh [fast|full|soak] [STAGE…]
   full   everything that CI runs: linters, the Go tests under the race detector (with the fuzz targets' seeds),
          end-to-end scripts, the conformance suite, real clients, a real Keycloak
   soak   long campaigns: every fuzz target for FUZZ_SECONDS (default 300), the chaos test for CHAOS_MINUTES (30);
-         "scripts/test.sh soak fuzz" gives each fuzz target 3 s
+         "scripts/test.sh soak fuzz chaos" gives each fuzz target 3 s and chaos 3 minutes
 
 With STAGE names only those stages of the level run. --list prints them.
 In full a stage that fails is tried once more, and the table says so.
@@ -112,7 +112,7 @@ stage_identity() {
 
 fast=(tools build format vet layout unit)
 full=(tools build format vet layout staticcheck vulnerabilities shellcheck race tls identity conformance workers
-  clients keycloak newcomer toolsets lifetime lifetime_clients chaos all_clients all_clients_keycloak)
+  clients keycloak newcomer toolsets lifetime lifetime_clients all_clients all_clients_keycloak)
 soak=(tools build fuzz_long chaos_long)
 declare -n stages=$level
 if [ "${1:-}" = --list ]; then printf '%s\n' "${stages[@]}"; exit 0; fi

@@ -16,7 +16,7 @@ import (
 // idle is what an idle server uses.
 type idle struct {
 	fds, threads, groups int
-	memory               map[string]int64 // resident bytes, by process
+	memory               map[string]int64 // KiB that the process itself allocated, by process
 }
 
 func (i idle) String() string {
@@ -107,17 +107,18 @@ func (w *world) measure() (idle, error) {
 		tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.pid))
 		i.fds += len(fds)
 		i.threads += len(tasks)
-		i.memory[role] = resident(p.pid)
+		i.memory[role] = allocated(p.pid)
 	}
 	i.groups = w.groups()
 	return i, nil
 }
 
-// resident is in KiB.
-func resident(pid int) int64 {
+// allocated is in KiB: anonymous memory. Pages of the program itself are the page
+// cache's and grow as more of the program is run for the first time.
+func allocated(pid int) int64 {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
 			n, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
 			return n
 		}

@@ -199,7 +199,8 @@ func (k *checker) ports(context.Context) {
 func (k *checker) ours(ends []endpoint) bool {
 	for _, e := range ends {
 		for _, pid := range owners("/proc", sockets("/proc", e.addr, k.c.Listen.Port)) {
-			if strings.HasPrefix(processName("/proc", pid), "gatehouse") {
+			switch processName("/proc", pid) {
+			case "gatehouse", "gatehouse-monitor", "gatehouse-monit": // the kernel keeps 15 letters
 				return true
 			}
 		}

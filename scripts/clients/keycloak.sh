@@ -20,6 +20,8 @@ kc_token() {
   MCP_ISSUER_CA=$CA python3 -IB "$ROOT/scripts/keycloak/login.py" "$@" <<<"$secret" | jq -re .access_token
 }
 remove_people() {
+  # Without the machine's entry, which would keep the account that it names.
+  if [ -e "$WORK/accounts.people" ]; then cp "$WORK/accounts.people" "$WORK/accounts.yaml"; fi
   MCP_STATE_DIR=$WORK/setup MCP_ACCOUNTS_FILE=$WORK/accounts.yaml "$ROOT/scripts/setup-oidc-users.sh" --remove --purge "${PEOPLE[@]}"
 }
 

@@ -34,11 +34,11 @@ func path() string {
 }
 
 // goEnv is the environment of the go command. The operator's GO… variables pass;
-// without them no toolchain is downloaded, modules come from the public proxy
-// alone (never from a version control system that a module names), and no
-// configuration file of the account counts.
+// without them no toolchain is downloaded, modules come from Go's default proxy
+// (GOVCS keeps version control systems that a module names from being run), and
+// no configuration file of the account counts.
 func goEnv(state string) []string {
-	defaults := []string{"GOTOOLCHAIN=local", "GOPROXY=https://proxy.golang.org", "GOENV=off", "GOFLAGS=-buildvcs=false", "GOVCS=*:off"}
+	defaults := []string{"GOTOOLCHAIN=local", "GOENV=off", "GOFLAGS=-buildvcs=false", "GOVCS=*:off"}
 	if os.Getenv("HOME") == "" && state != "" {
 		defaults = append(defaults, "GOPATH="+filepath.Join(state, "go"), "GOCACHE="+filepath.Join(state, "go-build"))
 	}

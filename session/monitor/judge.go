@@ -2,11 +2,8 @@ package monitor
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"gatehouse/auth/identity"
@@ -88,7 +85,7 @@ func (j *tokenJudge) Judge(ctx context.Context, server uint16, raw string) (verd
 	tok, err := j.verifier.Verify(raw, j.audiences[server], set, j.now())
 	var r *token.Refusal
 	if errors.As(err, &r) && r.Kind == token.KindUnknownKey {
-		switch j.keys.Lookup(ctx, keyID(raw)) {
+		switch j.keys.Lookup(ctx, r.KeyID) {
 		case keys.Known:
 			set, generation = j.keys.Current()
 			tok, err = j.verifier.Verify(raw, j.audiences[server], set, j.now())
@@ -105,22 +102,4 @@ func (j *tokenJudge) Judge(ctx context.Context, server uint16, raw string) (verd
 		tokenID: tokenIDOf(tok.Principal.Issuer, tok.ID, raw),
 		served:  tok.Until(), account: tok.AccountClaim, clientOwn: tok.ClientOwn, generation: generation,
 	}, nil
-}
-
-// keyID returns the kid of a token that was found in order up to its key.
-func keyID(raw string) string {
-	head, _, _ := strings.Cut(raw, ".")
-	b, err := base64.RawURLEncoding.DecodeString(head)
-	if err != nil {
-		return ""
-	}
-	var members map[string]json.RawMessage // exact names: a struct would fold their case
-	if json.Unmarshal(b, &members) != nil {
-		return ""
-	}
-	var kid string
-	if json.Unmarshal(members["kid"], &kid) != nil {
-		return ""
-	}
-	return kid
 }

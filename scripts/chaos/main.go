@@ -29,9 +29,10 @@ func main() {
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "the run's seed; the same one makes the same choices")
 	clients := flag.Int("clients", 32, "how many clients")
 	times := flag.Bool("lifetime", false, "check the lifetimes in real time instead, and 500 sessions that nobody ends")
+	only := flag.String("only", "", "with --lifetime: in that world alone")
 	flag.Parse()
 	if *times {
-		if !lifetimes(*bin, *dir) {
+		if !lifetimes(*bin, *dir, *only) {
 			os.Exit(1)
 		}
 		return

@@ -65,6 +65,9 @@ lifetime:
 
 func newWorld(bin, dir, settings string) (*world, error) {
 	w := &world{bin: bin, dir: dir, socket: filepath.Join(dir, "op.sock"), ended: make(chan error, 1)}
+	if err := os.MkdirAll(filepath.Join(dir, "tls"), 0o755); err != nil {
+		return nil, err
+	}
 	w.issuer = authtest.NewIssuer("https://issuer.test")
 	if err := os.WriteFile(filepath.Join(dir, "jwks.json"), w.issuer.JWKS(), 0o644); err != nil {
 		return nil, err
@@ -192,8 +195,8 @@ func (w *world) settle() (idle, error) {
 	return w.measure()
 }
 
-// stop asks the server to end, and looks whether all of it did.
-func (w *world) stop() error {
+// quit asks the server to end.
+func (w *world) quit() error {
 	w.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case err := <-w.ended:
@@ -201,8 +204,16 @@ func (w *world) stop() error {
 		if err != nil {
 			return fmt.Errorf("the server ended with %w", err)
 		}
+		return nil
 	case <-time.After(20 * time.Second):
 		return errors.New("the server does not end")
+	}
+}
+
+// stop is quit, and looks whether all of it did.
+func (w *world) stop() error {
+	if err := w.quit(); err != nil {
+		return err
 	}
 	if left := w.processes(); len(left) > 0 {
 		return fmt.Errorf("processes are left: %v", left)

@@ -5,11 +5,17 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime"
 	"syscall"
 )
 
 // errLine says that a line is longer than the limit.
 var errLine = errors.New("line too long")
+
+// maxTurn is how many bytes are read from a pipe that is never empty before others
+// have a turn. Without one a worker that floods has a processor for 10 ms at a time,
+// and a dozen of them hold everybody up for a tenth of a second.
+const maxTurn = 64 << 10
 
 // source reads a pipe into pooled buffers. It holds one only while there are
 // bytes in it: an idle pipe costs no buffer.
@@ -20,6 +26,7 @@ type source struct {
 
 	buf   *Buffer // what was read and not consumed; nil when nothing
 	limit int     // the longest line
+	turn  int     // bytes since the pipe was empty, or since somebody else had a turn
 
 	// The read under way.
 	n   int
@@ -62,6 +69,7 @@ func (s *source) tryRead(fd uintptr) bool {
 		case err == syscall.EINTR:
 			continue
 		case err == syscall.EAGAIN:
+			s.turn = 0
 			s.drop()
 			return false // wait until there is something
 		case err == nil && n == 0:
@@ -86,6 +94,10 @@ func (s *source) fill() error {
 		s.n, s.err = s.src.Read(b[len(b):cap(b)])
 	}
 	if s.n > 0 {
+		if s.turn += s.n; s.turn > maxTurn {
+			s.turn = 0
+			runtime.Gosched()
+		}
 		s.buf.B = s.buf.B[:len(s.buf.B)+s.n]
 		return nil // an error comes again
 	}

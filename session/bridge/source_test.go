@@ -4,10 +4,14 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
+
+	"golang.org/x/sys/unix"
 )
 
 func allLines(r io.Reader, limit int) (lines []string, err error) {
@@ -108,5 +112,41 @@ func TestBufferClasses(t *testing.T) {
 	b.grow(1 << 20)
 	if string(b.B) != "abc" || cap(b.B) < 8<<10 {
 		t.Errorf("grown: %q, cap %d", b.B, cap(b.B))
+	}
+}
+
+// TestFloodYields: a pipe that is never empty leaves others their turn, every maxTurn
+// bytes at least.
+func TestFloodYields(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	size, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 16*maxTurn) // Fd has its writes wait
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte(strings.Repeat(strings.Repeat("x", 1023)+"\n", size>>10))); err != nil {
+		t.Fatal(err)
+	}
+	_ = w.Close()
+	var turns atomic.Int64
+	var over atomic.Bool
+	go func() {
+		for !over.Load() {
+			turns.Add(1)
+			runtime.Gosched()
+		}
+	}()
+	s := newSource(r, 1<<20)
+	defer s.close()
+	for err == nil {
+		err = s.lines(func([]byte) error { return nil })
+	}
+	over.Store(true)
+	if n, want := turns.Load(), int64(size/maxTurn/2); n < want || !errors.Is(err, io.EOF) {
+		t.Errorf("%d turns while %d bytes were read, want %d: %v", n, size, want, err)
 	}
 }

@@ -1,0 +1,266 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// trials run side by side on one server; each has a user of its own.
+var trials = map[string]func(*trial){
+	"quiet without a stream: ends after the streamless timeout":        func(t *trial) { t.ends(7, 9) },
+	"a request begins the time anew":                                   (*trial).begun,
+	"a lost stream: ends after the grace":                              func(t *trial) { t.get("", nil); time.Sleep(time.Second); t.unlisten(); t.ends(4, 6) },
+	"a new stream takes the verdict back":                              (*trial).comesBack,
+	"two pings unanswered end a session with a stream":                 func(t *trial) { t.get("", nil); t.ends(2, 6) },
+	"pings that are answered keep it until it is idle":                 func(t *trial) { t.get("", t.answer); t.ends(14, 17) },
+	"a token that is over: 401, and the end after the grace":           (*trial).expires,
+	"a newer token keeps session and worker":                           (*trial).refreshes,
+	"a call over its time costs the call alone":                        (*trial).late,
+	"a cancelled call ends without a response":                         (*trial).cancels,
+	"a worker that is deaf after a cancel is stopped":                  (*trial).stopped,
+	"a worker that dies answers its calls at once":                     (*trial).dies,
+	"a lost stream is given back":                                      (*trial).replays,
+	"the rest of a call whose connection broke":                        (*trial).polls,
+	"a session lives through a reload":                                 (*trial).reloads,
+	"an operator ends it":                                              (*trial).operated,
+	"a tree that wants to stay goes with its session":                  (*trial).forks,
+	"a call that is under way when nobody listens does not end it":     (*trial).working,
+	"beyond the calls of a session: busy, and the others are answered": (*trial).busy,
+}
+
+func (t *trial) begun() {
+	time.Sleep(5 * time.Second)
+	status, body := t.post(toolCall(1, "echo", "x", 0))
+	t.want(status == 200, "%d %s", status, body)
+	t.ends(7, 9)
+}
+
+func (t *trial) comesBack() {
+	t.get("", t.answer)
+	time.Sleep(time.Second)
+	t.unlisten()
+	time.Sleep(2 * time.Second)
+	t.get("", t.answer)
+	time.Sleep(6 * time.Second)
+	t.want(t.there(), "ended although the client came back")
+}
+
+func (t *trial) expires() {
+	t.token = t.w.mint(t.user, 3*time.Second)
+	t.post(toolCall(1, "echo", "x", 0)) // older than the one before: it moves nothing
+	o := t.another(t.user + "-short")
+	o.token = t.w.mint(o.user, 3*time.Second)
+	o.want(o.enter(), "no session")
+	ended := make(chan time.Duration, 1)
+	start := time.Now()
+	resp, err := o.request(context.Background(), "GET", "")
+	if err != nil {
+		t.want(false, "GET: %v", err)
+		return
+	}
+	go func() { read(resp, nil); ended <- time.Since(start) }()
+	time.Sleep(3500 * time.Millisecond)
+	status, _ := o.post(toolCall(2, "echo", "x", 0))
+	t.want(status == 401, "status %d after the token's end", status)
+	select {
+	case d := <-ended:
+		t.want(d < 4*time.Second, "the stream was closed after %v", d)
+	case <-time.After(time.Second):
+		t.want(false, "the stream is open after the token's end")
+	}
+	o.ends(1, 5)
+	t.err = firstOf(t.err, o.err)
+}
+
+func (t *trial) refreshes() {
+	before := t.worker()
+	for i := range 4 {
+		t.token = t.w.mint(t.user, time.Hour+time.Duration(i)*time.Minute)
+		status, body := t.post(toolCall(i, "echo", "x", 0))
+		t.want(status == 200, "%d %s", status, body)
+		time.Sleep(time.Second)
+	}
+	t.want(before != 0 && t.worker() == before, "worker %d became %d", before, t.worker())
+}
+
+func (t *trial) late() {
+	start := time.Now()
+	_, body := t.post(toolCall(7, "slow", "x", 9000))
+	d := time.Since(start)
+	t.want(strings.Contains(body, `"id":7`) && strings.Contains(body, `"kind":"timeout"`) && d > 4900*time.Millisecond && d < 6*time.Second, "after %v: %s", d, body)
+	status, body := t.post(toolCall(8, "echo", "still here", 0))
+	t.want(status == 200 && strings.Contains(body, "still here"), "%d %s", status, body)
+}
+
+func (t *trial) cancels() {
+	time.AfterFunc(300*time.Millisecond, func() { t.client.cancel(t.session, t.token, "7") })
+	start := time.Now()
+	status, body := t.post(toolCall(7, "slow", "x", 4000))
+	t.want(status == 200 && !strings.Contains(body, "result") && !strings.Contains(body, `"error"`) && time.Since(start) < 1500*time.Millisecond, "after %v: %d %s", time.Since(start), status, body)
+	time.Sleep(4500 * time.Millisecond) // the worker has been asked, and answered
+	status, body = t.post(toolCall(8, "echo", "still here", 0))
+	t.want(status == 200 && strings.Contains(body, "still here"), "%d %s", status, body)
+}
+
+func (t *trial) stopped() {
+	time.AfterFunc(300*time.Millisecond, func() { t.client.cancel(t.session, t.token, "7") })
+	t.post(toolCall(7, "stop", "x", 0))
+	start := time.Now()
+	for time.Since(start) < 15*time.Second {
+		if status, _ := t.post(`{"jsonrpc":"2.0","method":"notifications/x"}`); status == 404 {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	d := time.Since(start)
+	t.want(d > 6*time.Second && d < 9*time.Second, "stopped after %v, not after 7 s", d)
+}
+
+func (t *trial) dies() {
+	start := time.Now()
+	_, body := t.post(toolCall(7, "die", "x", 500))
+	t.want(strings.Contains(body, `"kind":"sessionGone"`) && strings.Contains(body, `"id":7`) && time.Since(start) < 2*time.Second, "after %v: %s", time.Since(start), body)
+	status, _ := t.post(toolCall(8, "echo", "x", 0))
+	t.want(status == 404, "then %d", status)
+}
+
+func (t *trial) replays() {
+	var mu sync.Mutex
+	var ids []string
+	got := func() int { mu.Lock(); defer mu.Unlock(); return len(ids) }
+	collect := func(id, data string) {
+		t.answer(id, data)
+		if strings.Contains(data, "list_changed") {
+			mu.Lock()
+			ids = append(ids, id)
+			mu.Unlock()
+		}
+	}
+	t.get("", collect)
+	for i := range 3 {
+		t.post(toolCall(i, "changed", "x", 0))
+	}
+	time.Sleep(300 * time.Millisecond)
+	t.want(got() == 3, "%d of 3 came", got())
+	t.unlisten()
+	t.streams.Wait()
+	if t.err != nil {
+		return
+	}
+	first := ids[0]
+	time.Sleep(300 * time.Millisecond)
+	t.post(toolCall(9, "changed", "x", 0))
+	t.get(first, collect)
+	time.Sleep(500 * time.Millisecond)
+	mu.Lock()
+	defer mu.Unlock()
+	t.want(len(ids) == 6 && ids[3] == ids[1] && ids[4] == ids[2], "got %q", ids)
+}
+
+func (t *trial) polls() {
+	ctx, cancel := context.WithCancel(context.Background())
+	resp, err := t.request(ctx, "POST", toolCall(7, "slow", "the rest", 2000))
+	if err != nil {
+		t.want(false, "%v", err)
+		cancel()
+		return
+	}
+	in := bufio.NewScanner(resp.Body)
+	id := ""
+	for id == "" && in.Scan() {
+		id, _ = strings.CutPrefix(in.Text(), "id: ")
+		if !strings.HasPrefix(in.Text(), "id: ") {
+			id = ""
+		}
+	}
+	cancel()
+	resp.Body.Close()
+	answers := make(chan string, 4)
+	t.get(id, func(_, data string) { answers <- data })
+	select {
+	case a := <-answers:
+		t.want(strings.Contains(a, "the rest") && strings.Contains(a, `"id":7`), "got %s", a)
+	case <-time.After(5 * time.Second):
+		t.want(false, "no answer to id %q", id)
+	}
+}
+
+func (t *trial) reloads() {
+	before := t.worker()
+	t.w.cmd.Process.Signal(syscall.SIGHUP)
+	time.Sleep(2 * time.Second)
+	status, body := t.post(toolCall(1, "echo", "x", 0))
+	t.want(status == 200 && t.worker() == before, "%d %s", status, body)
+	b, _ := os.ReadFile(t.w.log.Name())
+	t.want(strings.Contains(string(b), "limits, lifetimes and scopes taken over"), "the front end was not told")
+}
+
+func (t *trial) operated() {
+	out, err := exec.Command(filepath.Join(t.w.bin, "gatehouse"), "sessions", "--socket", t.w.socket, "end", "--subject", t.user).CombinedOutput()
+	t.want(err == nil && string(out) == "1 ended\n", "%s, %v", out, err)
+	time.Sleep(time.Second)
+	status, _ := t.post(toolCall(1, "echo", "x", 0))
+	t.want(status == 404, "then %d", status)
+}
+
+func (t *trial) forks() {
+	t.post(toolCall(1, "fork", "x", 0))
+	t.delete()
+	start := time.Now()
+	for stubborn() > 0 && time.Since(start) < 10*time.Second {
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.want(stubborn() == 0, "%d grandchildren are left", stubborn())
+}
+
+// stubborn counts the grandchildren that the tool "fork" makes.
+func stubborn() (n int) {
+	for _, p := range processesAll() {
+		if len(p.argv) > 2 && strings.HasPrefix(p.argv[2], `trap "" TERM HUP`) {
+			n++
+		}
+	}
+	return n
+}
+
+func (t *trial) working() {
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	if resp, err := t.request(ctx, "POST", toolCall(1, "slow", "x", 4500)); err == nil {
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+	}
+	time.Sleep(4 * time.Second)
+	t.want(t.there(), "ended under a running call")
+}
+
+func (t *trial) busy() {
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	seen := map[string]int{}
+	for i := range 80 {
+		all.Go(func() {
+			_, body := t.post(toolCall(i, "slow", "fine", 1500))
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case strings.Contains(body, `"kind":"busy"`):
+				seen["busy"]++
+			case strings.Contains(body, "fine"):
+				seen["fine"]++
+			default:
+				seen[body]++
+			}
+		})
+	}
+	all.Wait()
+	t.want(len(seen) == 2 && seen["fine"] >= 64 && seen["busy"] > 0, "%v", seen)
+}

@@ -70,8 +70,9 @@ g() {
 }
 bare() { GIT_DIR=$dir g "$@"; }
 
-wrong=0
-# fix WHAT COMMAND…: runs the command and says so; with --check only counts.
+wrong=0 made=''
+# fix WHAT COMMAND…: runs the command and says so; with --check only counts. Of a
+# repository that was made just now nothing was wrong.
 fix() {
   local what=$1
   shift
@@ -81,7 +82,7 @@ fix() {
     return 0
   fi
   "$@" || die "could not fix: $what"
-  say "fixed: $what"
+  [ -n "$made" ] || say "fixed: $what"
 }
 
 # ---- groups and their members -----------------------------------------------
@@ -253,7 +254,8 @@ if [ ! -e "$dir" ]; then
     exit 1
   fi
   make_repository
-  say "done: made the repository $dir"
+  made=1
+  say "made: the repository $dir${write_group:+, which the group $write_group may write}${read_group:+ and the group $read_group may read}"
 fi
 [ "$(bare rev-parse --is-bare-repository 2>/dev/null || true)" = true ] || die "$dir is no bare Git repository"
 rights

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What a newcomer does, in a fresh clone with empty caches, as an ordinary user
-# and as root: two commands, and Claude Code says Connected.
+# and as root: two commands, and Claude Code says Connected. Then the worker alone
+# over stdio, as docs/toolsets.md shows it.
 set -euo pipefail
 case ${1:-} in
   -h | --help)
@@ -56,6 +57,9 @@ grep -aq "claude mcp add --transport http gatehouse https://localhost:$port/mcp"
 claude mcp add --transport http gatehouse https://localhost:$port/mcp --header "Authorization: Bearer \$(scripts/demo-token.sh alice)"
 claude mcp list
 scripts/stop-server.sh $port
+scripts/setup-workspace.sh ~/sample.git --sample
+claude mcp add sample -- "\$PWD/bin/gatehouse-worker" --workspace ~/sample.git
+claude mcp list
 EOF
   chmod 644 "$WORK/newcomer.sh"
   list=$("$@" bash "$WORK/newcomer.sh" 2>&1 </dev/null) || true
@@ -64,6 +68,12 @@ EOF
   else
     not_ok "newcomer as $name"
     tail -25 <<<"$list"
+  fi
+  if grep -q 'sample.*✔ Connected' <<<"$list"; then
+    ok "the worker alone as $name: ✔ Connected"
+  else
+    not_ok "the worker alone as $name"
+    tail -5 <<<"$list"
   fi
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -133,7 +134,47 @@ func (k *checker) folders(topic string, s conf.Server) {
 			k.say(failed, topic, f.lack, f.path)
 		}
 	}
+	k.workspace("workspace of "+s.Path, s.Workspace)
 }
+
+// workspace looks whether dir is a Git repository and, where a group writes it,
+// whether what one member commits can be read and continued by the others.
+// scripts/setup-workspace.sh looks at everything.
+func (k *checker) workspace(topic, dir string) {
+	st, err := os.Stat(dir)
+	if dir == "" || err != nil || !st.IsDir() {
+		return // said already, or for its account alone
+	}
+	if inner := filepath.Join(dir, ".git"); unix.Access(inner, unix.F_OK) == nil {
+		dir = inner
+	}
+	config, err := os.ReadFile(filepath.Join(dir, "config"))
+	if errors.Is(err, fs.ErrPermission) {
+		return
+	}
+	if err != nil || unix.Access(filepath.Join(dir, "HEAD"), unix.F_OK) != nil {
+		k.say(failed, topic, "%s is no Git repository; scripts/setup-workspace.sh makes one", dir)
+		return
+	}
+	var wrong []string
+	if objects, err := os.Stat(filepath.Join(dir, "objects")); err == nil && objects.Mode().Perm()&0o020 != 0 {
+		if objects.Mode()&fs.ModeSetgid == 0 {
+			wrong = append(wrong, "its folders do not pass on their group")
+		}
+		if !sharedReadable.Match(config) {
+			wrong = append(wrong, "core.sharedRepository is not 0664, so that others can't read what somebody commits")
+		}
+	}
+	if wrong != nil {
+		k.say(warned, topic, "%s: %s; scripts/setup-workspace.sh %s mends it, and with --check says more", dir, strings.Join(wrong, "; "), dir)
+		return
+	}
+	k.say(okay, topic, "%s; scripts/setup-workspace.sh %s --check looks at its rights", dir, dir)
+}
+
+// sharedReadable is the setting under which committed objects are readable to
+// all who may enter the repository.
+var sharedReadable = regexp.MustCompile(`(?mi)^\s*sharedrepository\s*=\s*(0664|0666|2|all|world|everybody)\s*$`)
 
 // state looks whether the state folder can be used.
 func (k *checker) state(context.Context) {

@@ -6,11 +6,14 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/big"
 	"net"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -39,6 +42,20 @@ func newSite(t *testing.T, ends time.Time) site {
 		"MCP_TLS_CERT=" + s.write(t, "server.pem", cert), "MCP_TLS_KEY=" + s.write(t, "server.key", key),
 	}
 	return s
+}
+
+// repository makes what looks like a bare repository that a group writes.
+func (s site) repository(t *testing.T, shared string, mode fs.FileMode) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(s.dir, "repository")
+	objects := filepath.Join(dir, "objects")
+	if err := errors.Join(err, os.Chmod(dir, 0o755), os.Mkdir(objects, 0o700), os.Chmod(objects, mode)); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Base(dir)
+	s.write(t, name+"/HEAD", "ref: refs/heads/main\n")
+	s.write(t, name+"/config", "[core]\n\tsharedRepository = "+shared+"\n")
+	return dir
 }
 
 // with replaces variables of the site's environment.
@@ -118,9 +135,13 @@ func TestCheckOutside(t *testing.T) {
 		{name: "clients call another port", env: []string{"MCP_PORT=" + port, "MCP_AUDIENCE=https://elsewhere.test/mcp"}, code: exitFailed, want: []string{"warn  port: clients of https://elsewhere.test/mcp call port 443, and this server listens on " + port, "else MCP_PORT=443"}},
 		{name: "worker gone", env: []string{`MCP_WORKER_COMMAND=["/nonexistent/tool"]`}, code: exitFailed, want: []string{"FAIL  configuration: MCP_WORKER_COMMAND"}},
 		{name: "workspace gone", env: []string{"MCP_WORKSPACE=/nonexistent/code.git"}, code: exitFailed, want: []string{"FAIL  worker of /mcp: there is no repository /nonexistent/code.git", "setup-workspace.sh"}},
+		{name: "workspace is no repository", env: []string{"MCP_WORKSPACE=" + t.TempDir()}, code: exitFailed, want: []string{"FAIL  workspace of /mcp: ", "is no Git repository"}},
+		{name: "workspace of a group whose objects others can't read", env: []string{"MCP_WORKSPACE=" + s.repository(t, "group", 0o775)}, want: []string{"warn  workspace of /mcp: ", "pass on their group; core.sharedRepository is not 0664"}},
+		{name: "workspace of a group in order", env: []string{"MCP_WORKSPACE=" + s.repository(t, "0664", fs.ModeSetgid|0o775)}, want: []string{"ok    workspace of /mcp: ", "--check"}},
 		{name: "working folder gone", env: []string{"MCP_WORKER_CWD=/nowhere/at/all"}, code: exitFailed, want: []string{"FAIL  worker of /mcp: the working folder /nowhere/at/all is not there"}},
 		{name: "state folder that can't be", env: []string{"MCP_STATE_DIR=/proc/nowhere"}, code: exitFailed, want: []string{"FAIL  state: ", "MCP_STATE_DIR"}},
 		{name: "unknown toolset", env: []string{"MCP_TOOLSETS=tests"}, code: exitFailed, want: []string{"FAIL  worker: MCP_TOOLSETS"}},
+		{name: "option of the wrong type", env: []string{`MCP_TOOLSET_OPTIONS={"testing":{"timeout":[]}}`}, code: exitFailed, want: []string{"FAIL  worker: MCP_TOOLSET_OPTIONS", `option "timeout" must not be []`}},
 		{name: "certificate missing, issuer down", down: true, env: []string{"MCP_TLS_CERT="}, code: exitFailed, want: []string{"FAIL  configuration: tls.cert (MCP_TLS_CERT) is missing", "FAIL  issuer "}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

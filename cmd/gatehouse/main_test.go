@@ -31,12 +31,29 @@ func TestMain(m *testing.M) {
 	case "gatehouse-monitor":
 		os.Exit(standInMonitor())
 	case "gatehouse-worker":
+		if slices.Contains(os.Args, "--check") {
+			os.Exit(standInCheck())
+		}
 		fmt.Println(`{"toolsets":[{"name":"session","options":[]},{"name":"testing","options":[{"name":"timeout"}]}]}`)
 		os.Exit(0)
 	case "gatehouse-keykeeper":
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
+}
+
+// standInCheck takes durations alone for the one option that there is.
+func standInCheck() int {
+	var given map[string]map[string]any
+	if err := json.NewDecoder(os.Stdin).Decode(&given); err != nil {
+		fmt.Fprintln(os.Stderr, "gatehouse-worker: no options:", err)
+		return 2
+	}
+	if v, ok := given["testing"]["timeout"]; ok && v != "5m" {
+		fmt.Fprintf(os.Stderr, "gatehouse-worker: option \"timeout\" must not be %v\n", v)
+		return 2
+	}
+	return 0
 }
 
 // handedOver is what the stand-in for the monitor finds.
@@ -253,6 +270,7 @@ func TestServeRefuses(t *testing.T) {
 		{"unknown toolset", []string{"MCP_TOOLSETS=session,tests"}, []string{"serve", "--mode=loopback"}, exitFailed, []string{"MCP_TOOLSETS", `"tests"`, "session, testing"}},
 		{"unknown option", []string{`MCP_TOOLSET_OPTIONS={"testing":{"timout":"5m"}}`}, []string{"serve", "--mode=loopback"}, exitFailed, []string{`"timout"`, "accepted: timeout"}},
 		{"options of a toolset without any", []string{`MCP_TOOLSET_OPTIONS={"session":{"a":1}}`}, []string{"serve", "--mode=loopback"}, exitFailed, []string{`"session"`, "it has none"}},
+		{"option of the wrong type", []string{`MCP_TOOLSET_OPTIONS={"testing":{"timeout":true}}`}, []string{"serve", "--mode=loopback"}, exitFailed, []string{"MCP_TOOLSET_OPTIONS", `option "timeout" must not be true`}},
 		{"options of an unknown toolset", []string{`MCP_TOOLSET_OPTIONS={"tests":{}}`}, []string{"serve", "--mode=loopback"}, exitFailed, []string{`"tests"`, "session, testing"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -36,8 +36,9 @@ type catalogue struct {
 	} `json:"toolsets"`
 }
 
-// checkToolsets refuses toolsets and options that the worker does not know. It
-// asks the worker only when a server names some.
+// checkToolsets refuses toolsets and options that the worker does not know, and
+// values of options that it would not take. It asks the worker only when a server
+// names some.
 func checkToolsets(c *conf.Config) conf.Problems {
 	asks := func(s conf.Server) bool { return len(s.Toolsets) > 0 || len(s.ToolsetOptions) > 0 }
 	if !slices.ContainsFunc(c.Servers, asks) {
@@ -56,7 +57,37 @@ func checkToolsets(c *conf.Config) conf.Problems {
 		}
 		out = append(out, checkOptions(c, cat, i)...)
 	}
+	if len(out) > 0 {
+		return out
+	}
+	for i, s := range c.Servers {
+		if !asks(s) {
+			continue
+		}
+		if err := tryOptions(c, s); err != nil {
+			out = append(out, problem(c, "servers[].toolset_options", i, "%v", err))
+		}
+	}
 	return out
+}
+
+// tryOptions has the worker itself read the toolsets and options of a server: it
+// alone knows which values it takes.
+func tryOptions(c *conf.Config, s conf.Server) error {
+	as, err := asker(c)
+	if err != nil {
+		return err
+	}
+	options := string(s.ToolsetOptions)
+	if options == "" {
+		options = "{}"
+	}
+	args := []string{"--check", "--options=-"}
+	if len(s.Toolsets) > 0 {
+		args = append(args, "--toolsets="+strings.Join(s.Toolsets, ","))
+	}
+	_, err = runWorker(filepath.Join(c.BinDir(), "gatehouse-worker"), as, options, args...)
+	return err
 }
 
 // checkOptions refuses options that no toolset declares.
@@ -111,16 +142,24 @@ func (c catalogue) options(toolset string) (names []string, ok bool) {
 	return nil, false
 }
 
-// askWorker asks gatehouse-worker which toolsets it has. No worker ever runs as
-// root, so root asks as the front end's user.
+// asker is as whom the worker is asked: no worker ever runs as root, so root
+// asks as the front end's user. Nil for ourselves.
+func asker(c *conf.Config) (*syscall.Credential, error) {
+	if !c.Root() {
+		return nil, nil
+	}
+	uid, gid, err := c.Lookup(conf.FrontUser)
+	if err != nil {
+		return nil, fmt.Errorf("look up %s: %w", conf.FrontUser, err)
+	}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid), Groups: []uint32{}}, nil
+}
+
+// askWorker asks gatehouse-worker which toolsets it has.
 func askWorker(c *conf.Config) (catalogue, error) {
-	var as *syscall.Credential
-	if c.Root() {
-		uid, gid, err := c.Lookup(conf.FrontUser)
-		if err != nil {
-			return catalogue{}, fmt.Errorf("look up %s: %w", conf.FrontUser, err)
-		}
-		as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid), Groups: []uint32{}}
+	as, err := asker(c)
+	if err != nil {
+		return catalogue{}, err
 	}
 	return readCatalogue(filepath.Join(c.BinDir(), "gatehouse-worker"), as)
 }
@@ -129,22 +168,39 @@ func askWorker(c *conf.Config) (catalogue, error) {
 // one is given.
 func readCatalogue(program string, as *syscall.Credential) (catalogue, error) {
 	var cat catalogue
+	out, err := runWorker(program, as, "", "--list-toolsets")
+	if err != nil {
+		return cat, fmt.Errorf("ask gatehouse-worker for its toolsets: %w", err)
+	}
+	if err := json.Unmarshal(out, &cat); err != nil || len(cat.Toolsets) == 0 {
+		return cat, errors.New("ask gatehouse-worker for its toolsets: the answer is no catalogue")
+	}
+	return cat, nil
+}
+
+// runWorker runs a worker program to its end and returns what it printed. The
+// error of one that says why it refuses is what it says.
+func runWorker(program string, as *syscall.Credential, input string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	var out, complaint bytes.Buffer
-	cmd := exec.CommandContext(ctx, program, "--list-toolsets")
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8"}
+	cmd.Stdin = strings.NewReader(input)
 	cmd.Stdout, cmd.Stderr = &limited{b: &out, left: 1 << 20}, &limited{b: &complaint, left: 4 << 10}
 	if as != nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
 	}
-	if err := cmd.Run(); err != nil {
-		return cat, fmt.Errorf("ask gatehouse-worker for its toolsets: %w %s", err, strings.TrimSpace(complaint.String()))
+	err := cmd.Run()
+	said := strings.TrimPrefix(strings.TrimSpace(complaint.String()), filepath.Base(program)+": ")
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 2 && said != "" {
+		return nil, errors.New(said)
 	}
-	if err := json.Unmarshal(out.Bytes(), &cat); err != nil || len(cat.Toolsets) == 0 {
-		return cat, errors.New("ask gatehouse-worker for its toolsets: the answer is no catalogue")
+	if err != nil {
+		return nil, fmt.Errorf("%w %s", err, said)
 	}
-	return cat, nil
+	return out.Bytes(), nil
 }
 
 // limited keeps the first bytes of an output and fails a writer that goes on.

@@ -134,7 +134,10 @@ func (s Status) text(now time.Time) string {
 	fmt.Fprintf(&b, "account %s (uid %d, gid %d, groups %v)\nworker pid %d, working folder %s\nserver %s",
 		s.Account, s.UID, s.GID, s.Groups, s.PID, s.Cwd, s.Server)
 	if s.Issuer != "" {
-		fmt.Fprintf(&b, "\nprincipal: issuer %s, subject %s, client %s", s.Issuer, s.Subject, s.Client)
+		fmt.Fprintf(&b, "\nprincipal: issuer %s, subject %s", s.Issuer, s.Subject)
+		if s.Client != "" {
+			b.WriteString(", client " + s.Client)
+		}
 	}
 	if s.IdleEnd != "" {
 		fmt.Fprintf(&b, "\nidle sessions end after %s", s.IdleEnd)

@@ -48,6 +48,14 @@ func edit(t *testing.T, b *toolsettest.Bench, name, old, new string) {
 	}
 }
 
+// TestStatusNamesNoClientWhereThereIsNone: in loopback mode nobody registered one.
+func TestStatusNamesNoClientWhereThereIsNone(t *testing.T) {
+	st := Status{Identity: Identity{Issuer: "loopback", Subject: "alice"}}
+	if got := st.text(time.Now()); !strings.Contains(got, "\nprincipal: issuer loopback, subject alice\n") {
+		t.Errorf("status says:\n%s", got)
+	}
+}
+
 func TestStatusIsCheapAndSaysWhoItIs(t *testing.T) {
 	b := toolsettest.New(t, module, sets("alice"))
 	got := b.OK("status", nil)

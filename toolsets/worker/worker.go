@@ -74,7 +74,7 @@ type flags struct {
 	Workspace    string           `placeholder:"DIR" help:"Git repository (bare or not) of the Go code to work on."`
 	Branch       string           `help:"Shared branch; default: what the repository's HEAD names."`
 	Toolsets     []string         `placeholder:"NAME" help:"Toolsets to serve; default: all built-in ones."`
-	Options      string           `placeholder:"JSON" help:"Options of the toolsets, a JSON object keyed by toolset."`
+	Options      string           `placeholder:"JSON" help:"Options of the toolsets, a JSON object keyed by toolset. With --check, - reads them from the standard input."`
 	Title        string           `help:"Name of this instance, shown by clients."`
 	Instructions string           `name:"instructions-file" placeholder:"FILE" help:"File that replaces the built-in instructions; an empty one sends none."`
 	AuthorName   string           `placeholder:"NAME" help:"Author of commits; default: the account."`
@@ -165,8 +165,15 @@ func (p Program) settings(fl flags, w World) (*settings.Settings, error) {
 	} else if fl.Branch != "" {
 		return nil, errors.New("--branch needs --workspace")
 	}
-	if fl.Options != "" {
-		if err := json.Unmarshal([]byte(fl.Options), &s.Options); err != nil {
+	options := []byte(fl.Options)
+	if fl.Options == "-" && fl.Check {
+		var err error
+		if options, err = io.ReadAll(io.LimitReader(w.Stdin, maxSettings)); err != nil {
+			return nil, fmt.Errorf("--options: %w", err)
+		}
+	}
+	if len(options) > 0 {
+		if err := json.Unmarshal(options, &s.Options); err != nil {
 			return nil, fmt.Errorf("--options must be a JSON object keyed by toolset: %w", err)
 		}
 	}

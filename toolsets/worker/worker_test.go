@@ -146,12 +146,13 @@ func TestRefusedStarts(t *testing.T) {
 		{[]string{"--instructions-file", long}, `at most 32768 are accepted`},
 		{[]string{"--nope"}, `Try --help`},
 		{[]string{"--check", "--options", `{"other":{}}`}, `"other", which is not served; served are demo`},
+		{[]string{"--check", "--options", "-"}, `"piped", which is not served; served are demo`},
 		{[]string{"--check", "--toolsets", "nope"}, `there is no toolset "nope"`},
 		{[]string{"--check", "--instructions-file", long}, `at most 32768 are accepted`},
 	} {
 		var errs bytes.Buffer
 		var closed string
-		code := testProgram(&closed).Run(t.Context(), World{Args: c.args, Stdin: io.NopCloser(strings.NewReader("")),
+		code := testProgram(&closed).Run(t.Context(), World{Args: c.args, Stdin: io.NopCloser(strings.NewReader(`{"piped":{}}`)),
 			Stdout: io.Discard, Stderr: &errs, SettingsFD: -1, Account: "alice"})
 		if code != 2 || !strings.Contains(errs.String(), c.want) {
 			t.Errorf("%v: code %d, said %q", c.args, code, errs.String())

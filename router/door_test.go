@@ -194,7 +194,7 @@ func TestDoorAuthenticated(t *testing.T) {
 			`{"jsonrpc":"2.0","id":0,"error":{"code":-32020,"message":"header mismatch: Mcp-Method must be there once and equal the method"}}`, nil},
 		{"modern header without _meta", post("/mcp", listBody, headers(good, "Mcp-Protocol-Version", "2026-07-28")), 400, "",
 			`{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"this protocol version wants its version in _meta as well"}}`, nil},
-		{"modern GET", request{method: "GET", path: "/mcp", header: headers(good, "Mcp-Protocol-Version", "2026-07-28")}, 405, "", strings.Replace(ours("null", "noStream", "no stream without a session: begin with initialize"), "-32001", "1001", 1), map[string]string{"Allow": "POST"}},
+		{"modern GET", request{method: "GET", path: "/mcp", header: headers(good, "Mcp-Protocol-Version", "2026-07-28")}, 405, "", strings.Replace(ours("null", "method", "this protocol version has no such request: send a POST"), "-32001", "1001", 1), map[string]string{"Allow": "POST"}},
 		{"modern notification", post("/mcp", `{"jsonrpc":"2.0","method":"notifications/cancelled"}`, headers(good, "Mcp-Protocol-Version", "2026-07-28")), 202, "", "", nil},
 		{"unknown version", post("/mcp", listBody, headers(good, "Mcp-Protocol-Version", "1900-01-01", "Mcp-Session-Id", "x")), 400, "",
 			`{"jsonrpc":"2.0","id":7,"error":{"code":-32022,"message":"unsupported protocol version","data":{"supported":["2026-07-28","2025-11-25","2025-06-18"],"requested":"1900-01-01"}}}`, nil},

@@ -71,7 +71,7 @@ var rules = []rule{
 	{"modern: notification", both((*asked).modern, (*asked).notifies), wayIgnore, 0},
 	{"modern: _meta carries a version", (*asked).modern, wayModern, 0},
 	{"legacy: initialize", (*asked).initializes, wayInitialize, 0},
-	{"modern header, no stream there", both((*asked).modernHeader, (*asked).noPost), wayRefuse, kindNoStream},
+	{"modern header, no stream there", both((*asked).modernHeader, (*asked).noPost), wayRefuse, kindPostOnly},
 	{"modern header, notification", both((*asked).modernHeader, (*asked).notifies), wayIgnore, 0},
 	{"modern header without _meta", (*asked).modernHeader, wayRefuse, kindNoMeta},
 	{"unknown or malformed version", (*asked).badVersion, wayRefuse, kindVersion},

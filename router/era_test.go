@@ -60,9 +60,9 @@ func TestEra(t *testing.T) {
 		{"later header without _meta", "POST", call, v("2027-01-01"), nil, wayRefuse, kindNoMeta},
 		{"modern notification", "POST", note, v("2026-07-28"), nil, wayIgnore, 0},
 		{"modern response", "POST", response, v("2026-07-28"), nil, wayRefuse, kindNoMeta},
-		{"modern GET", "GET", "", v("2026-07-28"), nil, wayRefuse, kindNoStream},
-		{"modern GET in a session", "GET", "", v("2026-07-28"), session, wayRefuse, kindNoStream},
-		{"modern DELETE", "DELETE", "", v("2026-07-28"), session, wayRefuse, kindNoStream},
+		{"modern GET", "GET", "", v("2026-07-28"), nil, wayRefuse, kindPostOnly},
+		{"modern GET in a session", "GET", "", v("2026-07-28"), session, wayRefuse, kindPostOnly},
+		{"modern DELETE", "DELETE", "", v("2026-07-28"), session, wayRefuse, kindPostOnly},
 
 		{"unknown old version", "POST", call, v("1900-01-01"), session, wayRefuse, kindVersion},
 		{"version that would need batches", "POST", call, v("2025-03-26"), session, wayRefuse, kindVersion},

@@ -32,7 +32,7 @@ func (d *Door) modern(v *visit, r *http.Request, s *server, c auth.Caller, m *js
 		return
 	}
 	x, ref, err := d.beginModern(v, r, s, c, m, acc)
-	if errors.Is(err, session.ErrGone) { // the worker had died, and the request never reached it
+	for tries := 1; errors.Is(err, session.ErrUnsent) && tries < maxTries; tries++ {
 		x, ref, err = d.beginModern(v, r, s, c, m, acc)
 	}
 	switch {
@@ -46,6 +46,9 @@ func (d *Door) modern(v *visit, r *http.Request, s *server, c auth.Caller, m *js
 	defer x.Close()
 	d.await(v, r, s, x, v.keepID(), acc)
 }
+
+// maxTries is how many workers a request is offered when each ends before it gets it.
+const maxTries = 3
 
 // beginModern hands a request to the caller's worker, which it starts when there is
 // none.

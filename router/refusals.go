@@ -52,6 +52,7 @@ const (
 	kindNoSession
 	kindTwoSessions
 	kindNoStream
+	kindPostOnly
 	kindUnknownSession
 	kindInitialize
 	kindSessionLimit
@@ -59,6 +60,7 @@ const (
 	kindTimeout
 	kindSessionGone
 	kindWorker
+	kindWorkerGone
 	kindRate
 	kindNoAccount
 	kindClientOwn
@@ -127,14 +129,16 @@ var words = [kinds]row{
 	kindNoSession:      {"noSession", 400, codeOurs, "Mcp-Session-Id is missing: begin with initialize", ""},
 	kindTwoSessions:    {"noSession", 400, codeOurs, "more than one Mcp-Session-Id header", ""},
 	kindNoStream:       {"noStream", 405, codeOurs, "no stream without a session: begin with initialize", ""},
+	kindPostOnly:       {"method", 405, codeOurs, "this protocol version has no such request: send a POST", ""},
 	kindUnknownSession: {"sessionUnknown", 404, codeOurs, "session not found: begin again with initialize", ""},
 	kindInitialize:     {"initialize", 400, jsonrpc.CodeInvalidRequest, "initialize must be a request with an id", ""},
 
 	kindSessionLimit: {"sessionLimit", 200, codeOurs, "too many sessions: end one, or try again later", ""},
-	kindBusy:         {"busy", 200, codeOurs, "too many calls are running in this session: wait for one to finish", ""},
+	kindBusy:         {"busy", 200, codeOurs, "too many calls are running: wait for one to finish", ""},
 	kindTimeout:      {"timeout", 200, codeOurs, "the call took longer than this server allows", ""},
 	kindSessionGone:  {"sessionGone", 200, codeOurs, "the worker of this session has ended: begin again with initialize", ""},
 	kindWorker:       {"workerUnavailable", 200, codeOurs, "the worker could not be started: ask the operator, whose log says why", ""},
+	kindWorkerGone:   {"workerGone", 200, codeOurs, "the worker ended during the request, which may have had its effect already: repeat it only if that does no harm", ""},
 	kindRate:         {"rate", 429, codeOurs, "too many new sessions in a short time: try again later", ""},
 	kindNoAccount:    {"noAccount", 403, codeOurs, "the token is valid, but no account on this server belongs to it: ask the operator", ""},
 	kindClientOwn:    {"clientOwn", 403, codeOurs, "the token belongs to a client and to no user: sign in as a user", ""},
@@ -284,6 +288,8 @@ var sessionKinds = map[session.Kind]kind{
 	session.KindUndecided:         kindUndecided,
 	session.KindDraining:          kindDraining,
 	session.KindState:             kindState,
+	session.KindUnsent:            kindWorker,
+	session.KindWorkerGone:        kindWorkerGone,
 }
 
 // fromSession words an error of the session package as the answer to the

@@ -295,7 +295,7 @@ func TestTimeoutAndBusy(t *testing.T) {
 		}()
 		waitCalls(t, r.table, 1)
 		resp, body := r.do(version, post("/mcp", tool("8", "echo", `{}`), headers(token, "Mcp-Session-Id", id)))
-		if want := ours("8", "busy", "too many calls are running in this session: wait for one to finish"); resp.StatusCode != 200 || body != want {
+		if want := ours("8", "busy", "too many calls are running: wait for one to finish"); resp.StatusCode != 200 || body != want {
 			t.Errorf("%s: %d %s, want %s", version, resp.StatusCode, body, want)
 		}
 		if got, want := <-done, ours("7", "timeout", "the call took longer than this server allows"); got != want {

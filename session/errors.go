@@ -26,11 +26,13 @@ const (
 	KindUndecided              // the monitor has no usable keys
 	KindDraining               // the server is stopping
 	KindState                  // a requestState that does not fit
+	KindUnsent                 // the shared worker had ended before it got the request
+	KindWorkerGone             // the shared worker ended during the request
 )
 
 var kindNames = [...]string{
 	"internal", "sessionLimit", "busy", "timeout", "sessionGone", "workerUnavailable",
-	"rate", "noAccount", "clientOwn", "token", "undecided", "draining", "state",
+	"rate", "noAccount", "clientOwn", "token", "undecided", "draining", "state", "unsent", "workerGone",
 }
 
 // String is the kind's public name.
@@ -75,6 +77,9 @@ var (
 	ErrExpired = errors.New("session: credential expired")
 	// ErrGone: the session or its worker ended.
 	ErrGone error = &Error{Kind: KindSessionGone}
+	// ErrUnsent: the shared worker had ended before it got the request, which another
+	// one may serve.
+	ErrUnsent error = &Error{Kind: KindUnsent}
 	// ErrTimeout: the request timeout passed.
 	ErrTimeout error = &Error{Kind: KindTimeout}
 )

@@ -73,7 +73,8 @@ func (s *Session) Begin(ctx context.Context, m jsonrpc.Message, mode Mode) (*Exc
 // limit) and then returns ErrWait. After the final item, and after any error but
 // ErrWait and ctx.Err(), the exchange is over.
 //
-// Errors: ErrWait, ErrCancelled, ErrGone, ErrTimeout, ctx.Err().
+// Errors: ErrWait, ErrCancelled, ErrGone (in the modern era *Error of KindWorkerGone),
+// ErrTimeout, ctx.Err().
 func (x *Exchange) Next(ctx context.Context, wait time.Duration) (Item, error) {
 	item, err := x.fetch(ctx, wait)
 	switch {
@@ -82,7 +83,7 @@ func (x *Exchange) Next(ctx context.Context, wait time.Duration) (Item, error) {
 		x.done = item.Final
 	case err != nil:
 		x.done = !errors.Is(err, ErrWait) && ctx.Err() == nil
-		err = x.s.gone(err)
+		err = x.gone(err)
 		if x.done && x.track != nil {
 			x.s.replay.finish(x.track, err)
 		}

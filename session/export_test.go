@@ -6,3 +6,10 @@ func Kept(s *Session) (tracks, bytes int) {
 	defer s.replay.mu.Unlock()
 	return len(s.replay.tracks), s.replay.bytes
 }
+
+// Relist enters a session that has ended, as it is before its end is noticed.
+func Relist(s *Session) {
+	s.t.mu.Lock()
+	defer s.t.mu.Unlock()
+	s.t.sessions[s.key] = s
+}

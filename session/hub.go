@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"gatehouse/session/bridge"
 	"gatehouse/session/era"
 	"gatehouse/session/jsonrpc"
 )
@@ -107,7 +108,7 @@ func (s *Session) listen(ctx context.Context, m *jsonrpc.Message) (*listener, er
 	if h.over != nil || len(h.listeners) >= maxListeners {
 		go s.interests.drop(s, l.agreed.URIs)
 		if h.over != nil {
-			return nil, &Error{Kind: KindSessionGone, Reason: "the worker ended"}
+			return nil, bridge.ErrUnsent
 		}
 		return nil, &Error{Kind: KindBusy, Reason: "too many subscriptions"}
 	}

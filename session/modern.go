@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"time"
 
 	"gatehouse/session/bridge"
@@ -28,37 +29,49 @@ func (c *canned) close()                                            {}
 // that speaks. m may be reused once it returns. Closing the Exchange before its final
 // item cancels the request.
 //
-// Errors: as Begin; KindState when the request carries a requestState that does not
-// fit; a *jsonrpc.Error when the request is not sane.
+// Errors: *Error of KindBusy, KindTimeout, KindDraining, KindWorkerGone, or KindUnsent:
+// then Table.Modern has another worker for it; KindState when the request carries a
+// requestState that does not fit; a *jsonrpc.Error when the request is not sane;
+// ctx.Err().
 func (s *Session) BeginModern(ctx context.Context, m jsonrpc.Message, mode Mode) (*Exchange, error) {
 	s.touch()
 	if s.t.draining.Load() {
 		return nil, &Error{Kind: KindDraining, Reason: "the server is stopping"}
 	}
 	x := &Exchange{s: s, modern: true}
+	switch err := s.beginModern(ctx, x, &m, mode); {
+	case errors.Is(err, bridge.ErrUnsent):
+		return nil, &Error{Kind: KindUnsent, Reason: s.b.Reason()}
+	case err != nil:
+		return nil, x.gone(err)
+	}
+	return x, nil
+}
+
+func (s *Session) beginModern(ctx context.Context, x *Exchange, m *jsonrpc.Message, mode Mode) (err error) {
 	switch {
 	case m.Is("server/discover"):
 		x.other = &canned{Item{Bytes: era.Result(m.IDBytes(), s.server.Discover()), Final: true}}
-		return x, nil
 	case m.Is("subscriptions/listen"):
-		l, err := s.listen(ctx, &m)
-		if err != nil {
-			return nil, s.gone(err)
-		}
-		x.other = l
-		return x, nil
+		x.other, err = s.listen(ctx, m)
 	case s.modern.Load():
-		return x, s.passModern(ctx, x, &m, mode)
+		err = s.passModern(ctx, x, m, mode)
 	case era.Task(m.Method()):
-		x.other = &canned{refused(&m, jsonrpc.CodeMethodNotFound, "tasks are not translated between protocol versions")}
-		return x, nil
+		x.other = &canned{refused(m, jsonrpc.CodeMethodNotFound, "tasks are not translated between protocol versions")}
+	default:
+		x.other, err = s.round(ctx, x, m, mode)
 	}
-	r, err := s.round(ctx, x, &m, mode)
-	if err != nil {
-		return nil, s.gone(err)
+	return err
+}
+
+// gone is Session.gone in the words of the client's era: the modern one has no
+// session that could be gone.
+func (x *Exchange) gone(err error) error {
+	err = x.s.gone(err)
+	if x.modern && errors.Is(err, ErrGone) {
+		return &Error{Kind: KindWorkerGone, Reason: x.s.b.Reason()}
 	}
-	x.other = r
-	return x, nil
+	return err
 }
 
 // options of a modern call.
@@ -84,10 +97,7 @@ func (s *Session) passModern(ctx context.Context, x *Exchange, m *jsonrpc.Messag
 		x.digest, x.wraps = digest(m), true
 	}
 	x.lists = m.Is("tools/list") && firstPage(m)
-	if err := s.b.Begin(ctx, &x.call, m, optionsOf(m, mode)); err != nil {
-		return s.gone(err)
-	}
-	return nil
+	return s.b.Begin(ctx, &x.call, m, optionsOf(m, mode))
 }
 
 // finish is what becomes of a modern worker's final message.

@@ -128,6 +128,9 @@ func (s *Session) round(ctx context.Context, x *Exchange, m *jsonrpc.Message, mo
 	o := r.take(m)
 	r.given = members(m.InputResponses.Of(m.Raw))
 	if err := s.wantLog(ctx, o.Log); err != nil {
+		if errors.Is(err, bridge.ErrGone) {
+			err = bridge.ErrUnsent // as far as the request goes
+		}
 		return nil, err
 	}
 	legacy, err := jsonrpc.Parse(era.RequestToLegacy(m))
@@ -408,9 +411,8 @@ func (r *round) close() {
 
 // held are the calls of one worker that wait for their client's next round.
 type held struct {
-	mu   sync.Mutex // guards what follows
-	last uint64
-	of   map[uint64]*waitingRound
+	mu sync.Mutex // guards what follows
+	of map[uint64]*waitingRound
 }
 
 type waitingRound struct {
@@ -418,7 +420,9 @@ type waitingRound struct {
 	timer *time.Timer
 }
 
-// put lets a round wait, for heldLimit at most.
+// put lets a round wait, for heldLimit at most. Its number is that of no other round
+// of the table, so that the state of a call that was in an ended worker never names
+// one in the next.
 func (h *held) put(r *round) (uint64, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -428,8 +432,7 @@ func (h *held) put(r *round) (uint64, error) {
 	if h.of == nil {
 		h.of = map[uint64]*waitingRound{}
 	}
-	h.last++
-	n := h.last
+	n := r.s.t.lastHeld.Add(1)
 	h.of[n] = &waitingRound{r, time.AfterFunc(heldLimit, func() { h.abandon(n) })}
 	return n, nil
 }

@@ -20,9 +20,12 @@ func (t *Table) Modern(ctx context.Context, server uint16, c Caller) (s *Session
 	k := key{c.Principal, server, "", sharedBy(c)}
 	t.mu.Lock()
 	if s := t.sessions[k]; s != nil {
-		t.mu.Unlock()
-		s.seen(c)
-		return s, false, nil
+		if s.b.Reason() == "" {
+			t.mu.Unlock()
+			s.seen(c)
+			return s, false, nil
+		}
+		t.unlist(s) // it has ended, and is about to be taken out
 	}
 	if t.starting == nil {
 		t.mu.Unlock()

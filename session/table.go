@@ -55,6 +55,7 @@ type Table struct {
 	deaths   deaths
 	answers  answers
 	sealer   *seal.Sealer
+	lastHeld atomic.Uint64 // number of the last call that waited for its client
 
 	mu       sync.RWMutex // guards what follows
 	closed   bool

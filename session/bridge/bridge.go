@@ -10,6 +10,7 @@ package bridge
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -25,6 +26,8 @@ var (
 	ErrBusy = errors.New("bridge: too many running calls")
 	// ErrGone: the worker ended or was stopped.
 	ErrGone = errors.New("bridge: the worker is gone")
+	// ErrUnsent: likewise, before it got anything of the message. It is an ErrGone.
+	ErrUnsent = fmt.Errorf("%w and got nothing of the message", ErrGone)
 	// ErrTimeout: the request timeout passed.
 	ErrTimeout = errors.New("bridge: request timeout")
 	// ErrCancelled: the client cancelled the call.

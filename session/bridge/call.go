@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -82,8 +83,8 @@ func (w *waiter) wake() {
 // not used after it returned. It waits while the worker does not read its stdin:
 // WriteTimeout for this message, and for those before it.
 //
-// Errors: ErrBusy, ErrGone, ErrCancelled, ctx.Err(). After an error c is not to be
-// used.
+// Errors: ErrBusy, ErrGone, which is ErrUnsent when the worker got nothing of it,
+// ErrCancelled, ctx.Err(). After an error c is not to be used.
 func (b *Bridge) Begin(ctx context.Context, c *Call, m *jsonrpc.Message, o Options) error {
 	c.b, c.Options = b, o
 	c.copyTokens(m)
@@ -98,6 +99,9 @@ func (b *Bridge) Begin(ctx context.Context, c *Call, m *jsonrpc.Message, o Optio
 
 	if err := b.lockWrites(ctx, c); err != nil {
 		c.forget(err)
+		if errors.Is(err, ErrGone) {
+			return ErrUnsent
+		}
 		return err
 	}
 	if err := b.writeLine(line.B); err != nil {
@@ -136,7 +140,7 @@ func (b *Bridge) admit(c *Call) error {
 	defer b.mu.Unlock()
 	switch {
 	case b.reason != "":
-		return ErrGone
+		return ErrUnsent
 	case len(b.calls) >= b.cfg.MaxCalls:
 		return ErrBusy
 	}

@@ -2,6 +2,9 @@ package bridge
 
 import (
 	"context"
+	"errors"
+	"io"
+	"syscall"
 
 	"gatehouse/session/jsonrpc"
 )
@@ -49,14 +52,30 @@ func (b *Bridge) unlockWrites() { b.writeLock <- struct{}{} }
 
 // writeLine writes a line, with the right to write held, and gives the right back.
 // A write that fails ends the worker: what it read of the line can't be known.
+//
+// Errors: ErrGone, which is ErrUnsent when nothing was written.
 func (b *Bridge) writeLine(line []byte) error {
-	err := b.in.write(line)
+	n, err := b.in.write(line)
 	b.unlockWrites()
-	if err != nil {
-		b.end("the worker's stdin: "+err.Error(), false)
-		return ErrGone
+	if err == nil {
+		return nil
 	}
-	return nil
+	b.broken(err)
+	if n == 0 {
+		return ErrUnsent
+	}
+	return ErrGone
+}
+
+// broken ends the worker after a write that failed. A pipe that nobody reads any
+// more says that the worker has ended or is about to: what it said last is read
+// first, and the reason is that of whoever sees its end.
+func (b *Bridge) broken(err error) {
+	unread := errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe)
+	if unread && within(2*lastWords, b.done) { // twice, because watch may wait once
+		return
+	}
+	b.end("the worker's stdin: "+err.Error(), false)
 }
 
 // forward writes a message to the worker, edited, and waits until it is written.

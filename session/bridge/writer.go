@@ -16,12 +16,14 @@ type deadlineWriter interface {
 
 // writer writes whole lines to a worker's stdin. A write that the pipe takes at
 // once costs one system call; only one that blocks gets a deadline. The caller
-// sees to it that one write runs at a time.
+// sees to it that one write runs at a time. Nothing is written after an error,
+// because the last line may be half there.
 type writer struct {
 	dst     deadlineWriter
 	raw     syscall.RawConn // nil: dst is no file
 	timeout time.Duration
 	try     func(fd uintptr) bool // w.tryWrite, bound once
+	failed  error                 // of an earlier write
 
 	// The write under way.
 	p   []byte
@@ -58,23 +60,31 @@ func (w *writer) tryWrite(fd uintptr) bool {
 }
 
 // write writes all of p, in w.timeout at most once the pipe is full. After an
-// error part of p may have been written: the stream is of no more use.
-func (w *writer) write(p []byte) error {
+// error n bytes of p were written, and the stream is of no more use.
+func (w *writer) write(p []byte) (n int, err error) {
+	if w.failed != nil {
+		return 0, w.failed
+	}
+	n, w.failed = w.writeAll(p)
+	return n, w.failed
+}
+
+func (w *writer) writeAll(p []byte) (n int, err error) {
 	if w.raw != nil {
 		w.p, w.n, w.err = p, 0, nil
 		err := w.raw.Write(w.try)
-		rest := p[w.n:]
 		w.p = nil
-		if err = errors.Join(err, w.err); err != nil || len(rest) == 0 {
-			return err
+		if err = errors.Join(err, w.err); err != nil || w.n == len(p) {
+			return w.n, err
 		}
-		p = rest
+		n = w.n
 	}
 	if err := w.dst.SetWriteDeadline(time.Now().Add(w.timeout)); err != nil {
-		return err
+		return n, err
 	}
-	if _, err := w.dst.Write(p); err != nil {
-		return err
+	m, err := w.dst.Write(p[n:])
+	if err != nil {
+		return n + m, err
 	}
-	return w.dst.SetWriteDeadline(time.Time{})
+	return n + m, w.dst.SetWriteDeadline(time.Time{})
 }

@@ -1,0 +1,97 @@
+package session_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gatehouse/session"
+	"gatehouse/session/sessiontest"
+)
+
+// A shared worker that has ended is given to nobody, not even in the moment before its
+// end is noticed; what it was about to get is told apart from what it had got.
+func TestEndedWorkerIsGivenToNobody(t *testing.T) {
+	for _, era := range []string{"legacy", "modern"} {
+		t.Run(era, func(t *testing.T) {
+			w := newWorld(t, session.Config{}, worker(era))
+			s := w.modern(alice)
+			x, err := s.BeginModern(context.Background(), parse(t, modernTool("1", "never", "", "{}", "")), session.ModeStream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer x.Close()
+			w.spawner.Kill()
+			_, err = x.Next(context.Background(), time.Minute)
+			w.wantKind(err, session.KindWorkerGone)
+			for _, method := range []string{"tools/list", "subscriptions/listen"} {
+				_, err = s.BeginModern(context.Background(), parse(t, modernCall("2", method, "{}", `,"notifications":{}`)), session.ModeStream)
+				w.wantKind(err, session.KindUnsent)
+			}
+			session.Relist(s)
+			if again := w.modern(alice); again == s {
+				t.Error("the ended worker was given out")
+			} else if n := len(w.List()); n != 1 {
+				t.Errorf("%d workers are listed, want 1", n)
+			}
+		})
+	}
+}
+
+// A state of a call that waited in a worker which ended is worth nothing, however the
+// calls in the next one are numbered.
+func TestStateOfAnEndedWorker(t *testing.T) {
+	w := newWorld(t, session.Config{}, worker("legacy"))
+	ask := func(more string) ([]string, error) {
+		return w.do(w.modern(alice), modernTool("1", "ask", `"method":"roots/list"`, canAll, more))
+	}
+	first, err := ask("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := fmt.Sprintf(`,"requestState":%q,"inputResponses":{"roots-1":{"roots":[]}}`, read(t, first[0]).Result.RequestState)
+	w.spawner.Kill()
+	w.eventually("the worker's end is seen", func() bool { return len(w.List()) == 0 })
+	if _, err := ask(""); err != nil { // the same call waits in the next worker
+		t.Fatal(err)
+	}
+	_, err = ask(old)
+	w.wantKind(err, session.KindState)
+}
+
+// What a worker said before it closed its input is delivered, although the next write
+// to it fails first.
+func TestLastWordsAreHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, session.Config{}, &sessiontest.Spawner{InMemory: true, Worker: func(p *sessiontest.Process) int {
+			in := bufio.NewScanner(p.In)
+			for in.Scan() {
+				switch m, _ := parseLine(in.Text()); m.method {
+				case "initialize":
+					fmt.Fprintf(p.Out, isLegacy+"\n", m.id)
+				case "tools/call":
+					_ = p.In.Close()
+					time.Sleep(100 * time.Millisecond)
+					fmt.Fprintf(p.Out, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"last words"}]}}`+"\n", m.id)
+					return 0
+				}
+			}
+			return 0
+		}})
+		s := w.open(alice)
+		x := w.begin(s, tool("1", "echo", ""))
+		defer x.Close()
+		synctest.Wait()
+		if _, err := s.Begin(context.Background(), parse(t, tool("2", "echo", "")), session.ModeStream); !errors.Is(err, session.ErrGone) {
+			t.Errorf("the second call: %v", err)
+		}
+		item, err := x.Next(context.Background(), time.Minute)
+		if err != nil || toolText(item.Bytes) != "last words" {
+			t.Errorf("the first call: %s, %v", item.Bytes, err)
+		}
+	})
+}

@@ -111,7 +111,7 @@ func (c *client) request(ctx context.Context, method, body string) (*http.Respon
 func (c *client) open() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	resp, err := c.request(ctx, "POST", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"chaos","version":"1"}}}`)
+	resp, err := c.request(ctx, "POST", initialize)
 	if err != nil {
 		c.t.fault("initialize of %s: %v", c.user, err)
 		return

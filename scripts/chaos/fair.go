@@ -12,7 +12,8 @@ import (
 )
 
 // fairly is the policy under which one principal floods and another one works.
-const fairly = `limits: {max_sessions: 64, max_sessions_per_principal: 16}`
+const fairly = `run_as: shared-account
+limits: {max_sessions: 64, max_sessions_per_principal: 16}`
 
 // How often and how long the calls of the quiet one are measured, and how much longer
 // their p99 may be for sharing a server with the one who floods.

@@ -11,24 +11,25 @@ import (
 
 // short is the policy with short times, one of each, so that a test can tell by the
 // time which rule ended a session.
-const short = `limits: {max_sessions: 64, max_sessions_per_principal: 32, spawn_rate: 100, spawn_burst: 100}
+const short = `run_as: shared-account
+limits: {max_sessions: 64, max_sessions_per_principal: 32, spawn_rate: 100, spawn_burst: 100}
 lifetime: {idle_timeout: 14s, probe_interval: 1s, probe_timeout: 1s, stream_loss_grace: 4s, streamless_timeout: 7s, reaper_interval: 500ms, request_timeout: 5s, credential_grace: 3s, drain_limit: 4s}`
 
-// many is for a crowd that leaves without a word.
-const many = `limits: {max_sessions: 600, max_sessions_per_principal: 200, spawn_rate: 1000, spawn_burst: 1000}
-lifetime: {stream_loss_grace: 10s, streamless_timeout: 15s, reaper_interval: 1s, probe_interval: none}`
-
-// brief has a limit on any session's life.
-const brief = `lifetime: {max_lifetime: 3s, reaper_interval: 500ms}`
+// brief has a limit on any session's life, and a trace of all messages.
+const brief = `run_as: shared-account
+log: {trace: true, trace_limit: 200}
+lifetime: {max_lifetime: 3s, reaper_interval: 500ms}`
 
 // worlds are the servers, each with a policy, on which promises are tried.
 var worlds = []struct {
 	name, settings string
 	try            func(*world) error
 }{
-	{"short", short, sideBySide},
+	{"short", short, shortly},
 	{"many", many, crowd},
 	{"brief", brief, briefly},
+	{"few", few, fewPlaces},
+	{"people", people, realAccounts},
 	{"fair", fairly, fairness},
 }
 
@@ -54,26 +55,35 @@ func lifetimes(bin, dir, only string) (good bool) {
 	return good
 }
 
-// sideBySide runs the trials, and then stops the server under a running call.
-func sideBySide(w *world) error {
+// promise is one that is tried with a session of its own.
+type promise struct {
+	name string
+	try  func(*trial)
+}
+
+// sideBySide tries promises at once, each as a user of its own.
+func sideBySide(w *world, promises []promise) error {
 	var all sync.WaitGroup
 	var list []*trial
-	i := 0
-	for name, f := range trials {
-		t := &trial{client: newClient(w, &tally{counts: map[string]int{}}, 1, i), name: name}
+	for i, p := range promises {
+		t := &trial{client: newClient(w, &tally{counts: map[string]int{}}, 1, i), name: p.name}
 		t.user = fmt.Sprintf("user-%d", i)
 		t.token = w.mint(t.user, time.Hour)
-		i++
 		list = append(list, t)
 		all.Go(func() {
 			t.want(t.enter(), "no session")
 			if t.err == nil {
-				f(t)
+				p.try(t)
 			}
 			t.leave()
 		})
 	}
 	all.Wait()
+	return verdict(list)
+}
+
+// verdict says how the trials went.
+func verdict(list []*trial) error {
 	broken := 0
 	for _, t := range list {
 		if t.err != nil {
@@ -85,6 +95,18 @@ func sideBySide(w *world) error {
 	}
 	if broken > 0 {
 		return fmt.Errorf("%d promises are broken", broken)
+	}
+	return nil
+}
+
+// shortly tries what can be tried at once, then reloads, and then stops the server
+// under a running call.
+func shortly(w *world) error {
+	if err := sideBySide(w, promises); err != nil {
+		return err
+	}
+	if err := sideBySide(w, []promise{{"a session lives through reloads, and a bad file changes nothing", (*trial).reloads}}); err != nil {
+		return err
 	}
 	return stopping(w)
 }
@@ -100,7 +122,7 @@ func stopping(w *world) error {
 	time.Sleep(500 * time.Millisecond)
 	w.cmd.Process.Signal(syscall.SIGTERM)
 	time.Sleep(500 * time.Millisecond)
-	status, body := t.another(t.user).post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+	status, body := t.another(t.user).post(initialize)
 	t.want(status == 503, "a new session while it stops: %d %s", status, body)
 	got := <-answer
 	t.want(strings.Contains(got, "in time"), "the running call got %s", got)
@@ -111,72 +133,20 @@ func stopping(w *world) error {
 	return t.err
 }
 
-// crowd opens 500 sessions that nobody ends: half have closed a stream, half never had
-// one. All workers must be gone within the longer of the two times, a pass and 5 s.
-func crowd(w *world) error {
-	const n = 500
-	t := &tally{counts: map[string]int{}}
-	clients := make(chan *client, n)
-	var all sync.WaitGroup
-	start := time.Now()
-	for i := range 8 {
-		all.Go(func() {
-			for j := i; j < n; j += 8 {
-				c := newClient(w, t, 3, j)
-				c.token = w.mint(c.user, time.Hour)
-				c.open()
-				clients <- c
-			}
-		})
-	}
-	all.Wait()
-	close(clients)
-	opened := t.counts["opened"]
-	fmt.Printf("      %d of %d sessions opened in %v; %d processes\n", opened, n, time.Since(start).Round(time.Millisecond), len(w.processes()))
-	i := 0
-	for c := range clients {
-		if i++; i%2 == 0 {
-			c.listen()
-		}
-		c.leave()
-	}
-	left := time.Now()
-	const limit = 15*time.Second + time.Second + 5*time.Second
-	for {
-		list, err := w.sessions()
-		if err != nil {
-			return err
-		}
-		if len(list) == 0 {
-			break
-		}
-		if time.Since(left) > limit {
-			return fmt.Errorf("%d sessions are left after %v", len(list), limit)
-		}
-		time.Sleep(250 * time.Millisecond)
-	}
-	took := time.Since(left)
-	if _, err := w.measure(); err != nil { // a zombie or a worker that is left
-		return err
-	}
-	if len(t.faults) > 0 || opened < n*9/10 {
-		return fmt.Errorf("%d opened, %v", opened, t.faults)
-	}
-	fmt.Printf("ok    %d sessions that nobody ended were gone %v after the last was left; no zombie\n", opened, took.Round(100*time.Millisecond))
-	return w.stop()
-}
-
-// briefly: a session ends at its time, however busy it is.
+// briefly: a session ends at its time, however busy it is; and what is traced.
 func briefly(w *world) error {
-	t := &trial{client: newClient(w, &tally{counts: map[string]int{}}, 4, 0)}
+	t := &trial{client: newClient(w, &tally{counts: map[string]int{}}, 4, 0), name: "the longest life of a session"}
 	t.token = w.mint(t.user, time.Hour)
 	t.want(t.enter(), "no session")
 	t.get("", t.answer)
 	go t.post(toolCall(1, "slow", "x", 20000))
 	t.ends(3, 5)
 	t.leave()
-	if t.err == nil {
-		fmt.Println("ok    the longest life of a session")
+	trace := &trial{client: t.client, name: "the trace has messages of both directions, and no token"}
+	for _, text := range []string{"trace is on", `"POST","path":"/mcp"`, `"dir":"in"`, `"dir":"out"`, "clientInfo"} {
+		trace.want(w.logged(text), "the log lacks %s", text)
 	}
-	return firstOf(t.err, w.stop())
+	_, signature, _ := strings.Cut(t.token, ".")
+	trace.want(!w.logged(signature) && !w.logged("Bearer"), "the token is in the log")
+	return firstOf(verdict([]*trial{t, trace}), w.stop())
 }

@@ -3,37 +3,37 @@ package main
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 )
 
-// trials run side by side on one server; each has a user of its own.
-var trials = map[string]func(*trial){
-	"quiet without a stream: ends after the streamless timeout":        func(t *trial) { t.ends(7, 9) },
-	"a request begins the time anew":                                   (*trial).begun,
-	"a lost stream: ends after the grace":                              func(t *trial) { t.get("", nil); time.Sleep(time.Second); t.unlisten(); t.ends(4, 6) },
-	"a new stream takes the verdict back":                              (*trial).comesBack,
-	"two pings unanswered end a session with a stream":                 func(t *trial) { t.get("", nil); t.ends(2, 6) },
-	"pings that are answered keep it until it is idle":                 func(t *trial) { t.get("", t.answer); t.ends(14, 17) },
-	"a token that is over: 401, and the end after the grace":           (*trial).expires,
-	"a newer token keeps session and worker":                           (*trial).refreshes,
-	"a call over its time costs the call alone":                        (*trial).late,
-	"a cancelled call ends without a response":                         (*trial).cancels,
-	"a worker that is deaf after a cancel is stopped":                  (*trial).stopped,
-	"a worker that dies answers its calls at once":                     (*trial).dies,
-	"a lost stream is given back":                                      (*trial).replays,
-	"the rest of a call whose connection broke":                        (*trial).polls,
-	"a session lives through a reload":                                 (*trial).reloads,
-	"an operator ends it":                                              (*trial).operated,
-	"a tree that wants to stay goes with its session":                  (*trial).forks,
-	"a call that is under way when nobody listens does not end it":     (*trial).working,
-	"beyond the calls of a session: busy, and the others are answered": (*trial).busy,
+// promises are tried side by side on one server.
+var promises = []promise{
+	{"quiet without a stream: ends after the streamless timeout", func(t *trial) { t.ends(7, 9) }},
+	{"a request begins the time anew", (*trial).begun},
+	{"a lost stream: ends after the grace", func(t *trial) { t.get("", nil); time.Sleep(time.Second); t.unlisten(); t.ends(4, 6) }},
+	{"a new stream takes the verdict back", (*trial).comesBack},
+	{"two pings unanswered end a session with a stream", func(t *trial) { t.get("", nil); t.ends(2, 6) }},
+	{"pings that are answered keep it until it is idle", func(t *trial) { t.get("", t.answer); t.ends(14, 17) }},
+	{"a token that is over: 401, and the end after the grace", (*trial).expires},
+	{"a call that runs at the token's end finishes within the grace", (*trial).graced},
+	{"a newer token keeps session and worker", (*trial).refreshes},
+	{"a call over its time costs the call alone", (*trial).late},
+	{"a cancelled call ends without a response", (*trial).cancels},
+	{"a worker that is deaf after a cancel is stopped", (*trial).stopped},
+	{"a worker that writes what is no message is stopped", (*trial).rubbish},
+	{"a worker that dies answers its calls at once", (*trial).dies},
+	{"the newest stream wins", (*trial).replaced},
+	{"a lost stream is given back", (*trial).replays},
+	{"the rest of a call whose connection broke", (*trial).polls},
+	{"an operator ends it", (*trial).operated},
+	{"a tree that wants to stay goes with its session", (*trial).forks},
+	{"a call that is under way when nobody listens does not end it", (*trial).working},
+	{"beyond the calls of a session: busy, and the others are answered", (*trial).busy},
 }
 
 func (t *trial) begun() {
@@ -80,6 +80,18 @@ func (t *trial) expires() {
 	t.err = firstOf(t.err, o.err)
 }
 
+func (t *trial) graced() {
+	o := t.another(t.user + "-short")
+	o.token = t.w.mint(o.user, 2*time.Second)
+	o.want(o.enter(), "no session")
+	start := time.Now()
+	status, body := o.post(toolCall(1, "slow", "in time", 3500))
+	o.want(status == 200 && strings.Contains(body, "in time"), "after %v: %d %s", time.Since(start), status, body)
+	status, _ = o.post(toolCall(2, "echo", "x", 0))
+	o.want(status == 401, "then %d", status)
+	t.err = o.err
+}
+
 func (t *trial) refreshes() {
 	before := t.worker()
 	for i := range 4 {
@@ -124,12 +136,37 @@ func (t *trial) stopped() {
 	t.want(d > 6*time.Second && d < 9*time.Second, "stopped after %v, not after 7 s", d)
 }
 
+func (t *trial) rubbish() {
+	_, body := t.post(toolCall(7, "garbage", "x", 0))
+	t.want(strings.Contains(body, `"kind":"sessionGone"`), "got %s", body)
+	t.want(t.w.logged("the worker wrote a line that is no message"), "the log does not say why")
+	status, _ := t.post(toolCall(8, "echo", "x", 0))
+	t.want(status == 404, "then %d", status)
+}
+
 func (t *trial) dies() {
 	start := time.Now()
 	_, body := t.post(toolCall(7, "die", "x", 500))
 	t.want(strings.Contains(body, `"kind":"sessionGone"`) && strings.Contains(body, `"id":7`) && time.Since(start) < 2*time.Second, "after %v: %s", time.Since(start), body)
 	status, _ := t.post(toolCall(8, "echo", "x", 0))
 	t.want(status == 404, "then %d", status)
+}
+
+func (t *trial) replaced() {
+	older := make(chan struct{})
+	resp, err := t.request(context.Background(), "GET", "")
+	if err != nil {
+		t.want(false, "%v", err)
+		return
+	}
+	go func() { read(resp, nil); close(older) }()
+	t.get("", t.answer)
+	select {
+	case <-older:
+	case <-time.After(2 * time.Second):
+		t.want(false, "the older stream is still open")
+	}
+	t.want(t.there(), "the session ended")
 }
 
 func (t *trial) replays() {
@@ -193,38 +230,54 @@ func (t *trial) polls() {
 	}
 }
 
+// reloads: good files, and one that is not.
 func (t *trial) reloads() {
 	before := t.worker()
-	t.w.cmd.Process.Signal(syscall.SIGHUP)
-	time.Sleep(2 * time.Second)
-	status, body := t.post(toolCall(1, "echo", "x", 0))
-	t.want(status == 200 && t.worker() == before, "%d %s", status, body)
-	b, _ := os.ReadFile(t.w.log.Name())
-	t.want(strings.Contains(string(b), "limits, lifetimes and scopes taken over"), "the front end was not told")
+	same := func(when string) {
+		time.Sleep(2 * time.Second)
+		status, body := t.post(toolCall(1, "echo", "x", 0))
+		t.want(status == 200 && t.worker() == before, "%s: %d %s", when, status, body)
+	}
+	signal := func(text string) {
+		t.want(t.w.configure(text) == nil, "no configuration")
+		t.w.cmd.Process.Signal(syscall.SIGHUP)
+	}
+	signal(strings.Replace(t.w.text, "max_sessions_per_principal: 32", "max_sessions_per_principal: 1", 1))
+	same("after a reload")
+	t.want(t.w.logged("limits, lifetimes and scopes taken over"), "the front end was not told")
+	signal(strings.Replace(t.w.text, "max_sessions_per_principal: 32", "max_sessions_per_principal: many", 1))
+	same("after a bad file")
+	t.want(t.w.logged("the one before stays in force") && t.w.logged("gatehouse.yaml:"), "the log does not say what is wrong with the file")
+	t.get("", t.answer) // in use, so that it cannot make room
+	other := t.another(t.user)
+	_, body := other.post(initialize)
+	t.want(strings.Contains(body, "sessionLimit"), "the limit before does not hold any more: %s", body)
 }
 
 func (t *trial) operated() {
-	out, err := exec.Command(filepath.Join(t.w.bin, "gatehouse"), "sessions", "--socket", t.w.socket, "end", "--subject", t.user).CombinedOutput()
-	t.want(err == nil && string(out) == "1 ended\n", "%s, %v", out, err)
+	out, err := t.endAll()
+	t.want(err == nil && out == "1 ended\n", "%s, %v", out, err)
 	time.Sleep(time.Second)
 	status, _ := t.post(toolCall(1, "echo", "x", 0))
 	t.want(status == 404, "then %d", status)
 }
 
 func (t *trial) forks() {
-	t.post(toolCall(1, "fork", "x", 0))
+	mark := fmt.Sprint(t.rand.Uint64())
+	t.post(toolCall(1, "fork", mark, 0))
+	t.want(grandchildren(mark) == 1, "%d grandchildren", grandchildren(mark))
 	t.delete()
 	start := time.Now()
-	for stubborn() > 0 && time.Since(start) < 10*time.Second {
+	for grandchildren(mark) > 0 && time.Since(start) < 10*time.Second {
 		time.Sleep(100 * time.Millisecond)
 	}
-	t.want(stubborn() == 0, "%d grandchildren are left", stubborn())
+	t.want(grandchildren(mark) == 0, "the grandchild is left")
 }
 
-// stubborn counts the grandchildren that the tool "fork" makes.
-func stubborn() (n int) {
+// grandchildren counts those that the tool "fork" made with that text.
+func grandchildren(mark string) (n int) {
 	for _, p := range processesAll() {
-		if len(p.argv) > 2 && strings.HasPrefix(p.argv[2], `trap "" TERM HUP`) {
+		if len(p.argv) == 4 && p.argv[2] == stubborn && p.argv[3] == mark {
 			n++
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -43,10 +45,16 @@ func (t *trial) there() bool {
 	return false
 }
 
+// endAll ends the sessions of the trial's user as an operator does.
+func (t *trial) endAll() (string, error) {
+	out, err := exec.Command(filepath.Join(t.w.bin, "gatehouse"), "sessions", "--socket", t.w.socket, "end", "--subject", t.user).CombinedOutput()
+	return string(out), err
+}
+
 // ends waits for the session's end, which has to come between the two times in seconds.
 func (t *trial) ends(from, to float64) {
 	start := time.Now()
-	for t.there() && time.Since(start) < 30*time.Second {
+	for t.there() && time.Since(start).Seconds() < to+10 {
 		time.Sleep(100 * time.Millisecond)
 	}
 	d := time.Since(start).Seconds()
@@ -68,6 +76,9 @@ func (t *trial) post(body string) (int, string) {
 	}
 	return resp.StatusCode, string(b)
 }
+
+// initialize opens a session.
+const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"chaos","version":"1"}}}`
 
 func toolCall(id int, name, text string, ms int) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{"text":%q,"ms":%d}}}`, id, name, text, ms)

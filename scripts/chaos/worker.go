@@ -13,6 +13,9 @@ import (
 	"time"
 )
 
+// stubborn is a grandchild that wants to stay.
+const stubborn = `trap "" TERM HUP; while :; do sleep 1; done`
+
 // work is the worker: a stdio MCP server whose tools misbehave.
 func work() {
 	var mu sync.Mutex
@@ -74,7 +77,7 @@ func work() {
 			wait()
 			os.Exit(3)
 		case "flood":
-			for i := range 3000 {
+			for i := range max(3000, m.Params.Arguments.MS) {
 				say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"%d %s"}}`, i, strings.Repeat("x", 1000))
 			}
 			answer()
@@ -87,7 +90,7 @@ func work() {
 			say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 			answer()
 		case "fork": // a grandchild that wants to stay
-			c := exec.Command("/bin/sh", "-c", `trap "" TERM HUP; while :; do sleep 1; done`)
+			c := exec.Command("/bin/sh", "-c", stubborn, m.Params.Arguments.Text)
 			c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 			c.Start()
 			answer()

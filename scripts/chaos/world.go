@@ -26,9 +26,11 @@ import (
 type world struct {
 	bin, dir string
 	url      string
+	text     string // of its configuration
 	socket   string
 	tls      *tls.Config
 	issuer   *authtest.Issuer
+	spare    *authtest.Key // of the issuer; the other one signs
 	cmd      *exec.Cmd
 	log      *os.File
 	ended    chan error
@@ -36,12 +38,11 @@ type world struct {
 
 // configuration has short times, so that everything happens in a few minutes.
 const configuration = `mode: authenticated
-run_as: shared-account
 state_dir: %[1]s/state
 listen: {port: %[2]d}
 tls: {cert: %[3]s, key: %[4]s}
 issuers:
-  - {issuer: "https://issuer.test", jwks_file: %[1]s/jwks.json, leeway: 0s}
+  - {issuer: "https://issuer.test", jwks_file: %[1]s/jwks.json, leeway: 0s, refresh: 1m}
 servers:
   - resource: https://localhost:%[2]d/mcp
     worker: {command: [%[5]q, worker]}
@@ -50,7 +51,8 @@ operators: {socket: %[1]s/op.sock}
 `
 
 // stormy is the rest of it for the storm.
-const stormy = `limits: {max_sessions: 160, max_sessions_per_principal: 40, spawn_rate: 50, spawn_burst: 100, max_calls: 16}
+const stormy = `run_as: shared-account
+limits: {max_sessions: 160, max_sessions_per_principal: 40, spawn_rate: 50, spawn_burst: 100, max_calls: 16}
 lifetime:
   idle_timeout: 40s
   probe_interval: 4s
@@ -68,8 +70,9 @@ func newWorld(bin, dir, settings string) (*world, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "tls"), 0o755); err != nil {
 		return nil, err
 	}
-	w.issuer = authtest.NewIssuer("https://issuer.test")
-	if err := os.WriteFile(filepath.Join(dir, "jwks.json"), w.issuer.JWKS(), 0o644); err != nil {
+	w.issuer, w.spare = authtest.NewIssuer("https://issuer.test"), authtest.NewKey("ES256")
+	w.issuer.Keys = append([]*authtest.Key{w.spare}, w.issuer.Keys...)
+	if err := w.publish(); err != nil {
 		return nil, err
 	}
 	leaf, err := certs.Dev{Dir: filepath.Join(dir, "tls")}.Leaf("chaos")
@@ -91,15 +94,38 @@ func newWorld(bin, dir, settings string) (*world, error) {
 	ln.Close()
 	w.url = fmt.Sprintf("https://localhost:%d/mcp", port)
 	w.issuer.Audience = w.url
-	text := fmt.Sprintf(configuration, dir, port, leaf.Cert, leaf.Key, filepath.Join(bin, "chaos"), settings)
-	return w, os.WriteFile(filepath.Join(dir, "gatehouse.yaml"), []byte(text), 0o600)
+	w.text = fmt.Sprintf(configuration, dir, port, leaf.Cert, leaf.Key, filepath.Join(bin, "chaos"), settings)
+	return w, w.configure(w.text)
+}
+
+// configure writes the configuration.
+func (w *world) configure(text string) error {
+	return os.WriteFile(filepath.Join(w.dir, "gatehouse.yaml"), []byte(text), 0o600)
+}
+
+// publish writes the issuer's keys.
+func (w *world) publish() error {
+	return os.WriteFile(filepath.Join(w.dir, "jwks.json"), w.issuer.JWKS(), 0o644)
+}
+
+// logged reports whether the server's log has that text, or has it in a moment.
+func (w *world) logged(text string) bool {
+	for range 20 {
+		if b, _ := os.ReadFile(w.log.Name()); bytes.Contains(b, []byte(text)) {
+			return true
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return false
 }
 
 // mint returns a token of a user that lives for that long.
-func (w *world) mint(user string, life time.Duration) string {
+func (w *world) mint(user string, life time.Duration, changes ...authtest.Change) string {
 	now := time.Now()
-	return w.issuer.Mint(authtest.Claim("sub", user), authtest.Claim("iat", now.Add(min(life, 0)-time.Minute).Unix()),
-		authtest.Claim("nbf", now.Add(min(life, 0)-time.Minute).Unix()), authtest.Claim("exp", now.Add(life).Unix()))
+	return w.issuer.Mint(append([]authtest.Change{
+		authtest.Claim("sub", user), authtest.Claim("iat", now.Add(min(life, 0)-time.Minute).Unix()),
+		authtest.Claim("nbf", now.Add(min(life, 0)-time.Minute).Unix()), authtest.Claim("exp", now.Add(life).Unix()),
+	}, changes...)...)
 }
 
 func (w *world) start() error {

@@ -3,11 +3,13 @@ package router
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"gatehouse/auth/authtest"
 	"gatehouse/session"
 	"gatehouse/session/sessiontest"
 )
@@ -210,6 +212,76 @@ func TestPollingForADeadWorker(t *testing.T) {
 	}
 	if resp, _ := r.do("HTTP/2.0", request{method: "GET", path: "/mcp", header: headers(token, "Mcp-Session-Id", id, "Last-Event-Id", prime.id)}); resp.StatusCode != 404 {
 		t.Errorf("after its end: %d", resp.StatusCode)
+	}
+}
+
+// TestServersOwnDisconnect: it is the server that closes the stream (MCP 2025-11-25,
+// Transports: it may at any time after an event with an id). What came meanwhile waits
+// for the next stream, with and without replay, and comes once.
+func TestServersOwnDisconnect(t *testing.T) {
+	for name, options := range map[string][]rigOption{"on": {keeping}, "off": nil} {
+		r := newRig(t, echoing(), options...)
+		for version := range r.clients {
+			// Already past exp, and within the leeway for two seconds more.
+			exp := time.Now().Add(2*time.Second - authtest.Leeway)
+			id := r.newest(version, r.mint(authtest.Claim("iat", exp.Add(-time.Minute).Unix()), authtest.Claim("exp", exp.Unix())))
+			newer := r.mint()
+			say := func(token, text string) {
+				args := fmt.Sprintf(`{"method":"notifications/resources/updated","params":{"uri":%q}}`, text)
+				r.do(version, post("/mcp", tool("7", "notify", args), headers(token, "Mcp-Session-Id", id)))
+			}
+			old := r.mint(authtest.Claim("iat", exp.Add(-time.Minute).Unix()), authtest.Claim("exp", exp.Unix()))
+			_, events := r.get(version, old, id, "")
+			say(old, "a")
+			last := ""
+			for e := range events { // until the token's end
+				last = e.id
+			}
+			if (last != "") != (name == "on") {
+				t.Errorf("%s, %s: the last id is %q", name, version, last)
+			}
+			say(newer, "b")
+			_, events = r.get(version, newer, id, last)
+			if e := nextBlock(t, events); !strings.Contains(e.data, `"uri":"b"`) || (e.id != "") != (name == "on") {
+				t.Errorf("%s, %s: got %q, want b", name, version, e.all)
+			}
+			wantNoBlock(t, events)
+		}
+	}
+}
+
+// TestCutOffClientComesBack: who was cut off because it did not read gets the response
+// by polling for it, when replay is on. Without, the response is lost and the session
+// is not.
+func TestCutOffClientComesBack(t *testing.T) {
+	const n = 15 << 20
+	roomy := func(_ *Config, s *session.Config) {
+		s.Replay = session.Replay{Events: 8, Bytes: 32 << 20, Keep: time.Minute}
+	}
+	for name, options := range map[string][]rigOption{"on": {roomy}, "off": nil} {
+		r := newRig(t, echoing(), options...)
+		r.door.pace.blocked = 500 * time.Millisecond
+		for version := range r.clients {
+			token := r.mint()
+			id := r.newest(version, token)
+			resp := r.open(version, post("/mcp", tool("7", "big", fmt.Sprintf(`{"n":%d,"ms":200}`, n)), headers(token, "Mcp-Session-Id", id)))
+			head := make([]byte, 200)
+			got, _ := io.ReadAtLeast(resp.Body, head, 10)
+			_, last, _ := strings.Cut(string(head[:got]), "id: ")
+			last, _, _ = strings.Cut(last, "\n")
+			time.Sleep(1500 * time.Millisecond) // and reads no more
+			resp.Body.Close()
+			if name == "off" {
+				if resp, body := r.do(version, post("/mcp", tool("8", "echo", `{"text":"still here"}`), headers(token, "Mcp-Session-Id", id))); last != "" || !strings.Contains(body, "still here") {
+					t.Errorf("off, %s: id %q, then %d %s", version, last, resp.StatusCode, body)
+				}
+				continue
+			}
+			_, body := r.do(version, request{method: "GET", path: "/mcp", header: headers(token, "Mcp-Session-Id", id, "Accept", "text/event-stream", "Last-Event-Id", last)})
+			if !strings.Contains(body, texts("7", strings.Repeat("x", n))) {
+				t.Errorf("on, %s: %d bytes after %q", version, len(body), last)
+			}
+		}
 	}
 }
 

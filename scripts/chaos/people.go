@@ -43,7 +43,7 @@ var administration = []struct {
 	{"an account whose shell lets nobody in", admin("usermod", "-s", "/usr/sbin/nologin", "ACCOUNT"), recheck, "account changed", 403},
 	{"an account out of a group", admin("gpasswd", "-d", "ACCOUNT", "GROUP"), recheck, "account changed", 200},
 	{"an account that a reload denies", person.deny, recheck, "account changed", 403},
-	{"a key that the issuer withdrew", person.withdraw, refresh, "key withdrawn", 401},
+	{"a key that the issuer withdrew", person.withdraw, refresh, "withdrawn", 401},
 }
 
 // realAccounts does what administrators do, and looks when the sessions end. It needs
@@ -64,7 +64,7 @@ func realAccounts(w *world) error {
 		t := &trial{client: newClient(w, &tally{counts: map[string]int{}}, 9, i), name: a.name + " ends its sessions"}
 		t.user = names[i]
 		key := w.issuer.Current()
-		if a.reason == "key withdrawn" {
+		if a.then == 401 {
 			key = w.spare
 		}
 		t.token = w.mint(t.user, time.Hour, authtest.Claim("mcp_os_user", names[i]), authtest.SignedBy(key))
@@ -92,7 +92,7 @@ func (p person) ends(do func(person) error, within float64, reason string) {
 		return
 	}
 	p.trial.ends(0, within)
-	p.want(p.w.logged(`"reason":"`+reason+`"`), "the log does not say %q", reason)
+	p.want(p.w.logged(reason), "the log does not say %q", reason)
 }
 
 // shadow is held while a tool of the shadow suite runs: they have one lock.

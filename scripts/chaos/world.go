@@ -160,6 +160,9 @@ func (w *world) disturb(seed uint64, stop *atomic.Bool, t *tally) {
 		time.Sleep(time.Duration(500+r.IntN(1500)) * time.Millisecond)
 		switch n := r.IntN(4); n {
 		case 0:
+			if err := w.configure(strings.Replace(w.text, "max_calls: 16", fmt.Sprintf("max_calls: %d", 12+r.IntN(5)), 1)); err != nil {
+				t.fault("%v", err)
+			}
 			w.cmd.Process.Signal(syscall.SIGHUP)
 			t.add("reload")
 		default:

@@ -42,7 +42,7 @@ var tools map[string]func(*Conn, call)
 func init() {
 	tools = map[string]func(*Conn, call){
 		"echo":       echo,      // answers with text, after ms
-		"big":        big,       // answers with n bytes
+		"big":        big,       // answers with n bytes, after ms
 		"token":      token,     // answers with the progress token that it sees
 		"progress":   progress,  // n progress notifications, ms apart, then an answer
 		"notify":     notify,    // n notifications of that method, then an answer
@@ -93,7 +93,10 @@ func block(c *Conn, p call) {
 	c.text(p.id, "unblocked")
 }
 
-func big(c *Conn, p call) { c.text(p.id, strings.Repeat("x", p.Arguments.N)) }
+func big(c *Conn, p call) {
+	p.wait(c)
+	c.text(p.id, strings.Repeat("x", p.Arguments.N))
+}
 
 func token(c *Conn, p call) { c.text(p.id, string(p.Meta.ProgressToken)) }
 

@@ -133,8 +133,10 @@ way_refresh() {
   # Each call of Inspector's command line is a session of its own.
   if ! can_sign_in "$1" || [[ $1 = inspector* ]]; then return 0; fi
   SIGN_IN=alice CLIENT_ID=$PUBLIC_CLIENT HOLD=$OUTLIVES
-  try "$1" "own sign-in, refresh in mid-session" "^again $(as_account alice)"
-  SIGN_IN='' CLIENT_ID='' HOLD=''
+  for MODE in $(eras "$1"); do
+    try "$1" "own sign-in, refresh in mid-session, $MODE" "^again $(as_account alice)"
+  done
+  SIGN_IN='' CLIENT_ID='' HOLD='' MODE=auto
 }
 
 # A client's own token is refused until the accounts file names the client.

@@ -252,7 +252,7 @@ func TestCancelledSpawnLeavesNoWorker(t *testing.T) {
 		cancel()
 	}
 	r.spawn(c, r.token("alice")).Stop()
-	if !r.m.leasesGone(5 * time.Second) {
+	if !r.m.leasesGone(time.Minute) { // twenty starts and ends, on a machine that may be busy
 		t.Errorf("%d workers are left", r.m.leases.count())
 	}
 }

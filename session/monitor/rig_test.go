@@ -198,7 +198,7 @@ func (r *rig) close() {
 	for _, a := range r.seats {
 		a.orphaned("test is over")
 	}
-	if !r.m.leasesGone(10 * time.Second) {
+	if !r.m.leasesGone(time.Minute) {
 		r.t.Errorf("%d workers are left", r.m.leases.count())
 	}
 	if base := r.m.runner.groups.Load(); base != nil {

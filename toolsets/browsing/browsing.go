@@ -87,7 +87,7 @@ func (b browsing) definition(ctx context.Context, c *toolsets.Call) (*toolsets.R
 		return nil, toolsets.Failf(toolsets.NotFound, "%s is not a type; get_function_source shows it", d.Qualified())
 	}
 	s.MarkRead(d)
-	src := Source{Name: d.Qualified(), Position: d.Position(), Source: strings.TrimRight(string(d.Text()), "\r\n"), Generated: d.File.Generated}
+	src := Source{Name: d.Qualified(), Position: d.Position(), Source: strings.TrimRight(string(d.Text()), "\r\n"), Generated: d.File.Generated()}
 	if d.Unit.Grouped && len(g.Specs) > 1 {
 		src.Group, src.Source = true, specText(d, spec)
 		src.Position = snap.Position(spec.Pos())
@@ -97,7 +97,7 @@ func (b browsing) definition(ctx context.Context, c *toolsets.Call) (*toolsets.R
 
 // specText is one type of a group as a declaration of its own.
 func specText(d *program.Decl, spec *ast.TypeSpec) string {
-	tf := d.Pkg.Fset.File(d.File.AST.Package)
+	tf := d.Pkg.Fset.File(d.File.AST().Package)
 	text := func(n ast.Node) string { return string(d.File.Src[tf.Offset(n.Pos()):tf.Offset(n.End())]) }
 	out := "type " + text(spec)
 	if spec.Doc != nil {
@@ -124,7 +124,7 @@ func (b browsing) source(ctx context.Context, c *toolsets.Call) (*toolsets.Resul
 	}
 	s.MarkRead(d)
 	return Source{Name: d.Qualified(), Position: d.Position(), Source: strings.TrimRight(string(d.Text()), "\r\n"),
-		Group: d.Unit.Grouped, Generated: d.File.Generated}.result(), nil
+		Group: d.Unit.Grouped, Generated: d.File.Generated()}.result(), nil
 }
 
 // qualifier names packages other than home by their name.

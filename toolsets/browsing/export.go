@@ -58,10 +58,10 @@ func exportType(d *program.Decl) (src string, files []string, parts []*program.D
 	im := importSet{pkg: d.Pkg}
 	im.use(d.File, spec)
 	for _, f := range d.Pkg.Files {
-		if f.AST == nil {
+		if f.AST() == nil {
 			continue
 		}
-		for _, x := range f.AST.Decls {
+		for _, x := range f.AST().Decls {
 			if receiverOf(x, decl.Receiver) != d.Name {
 				continue
 			}
@@ -135,7 +135,7 @@ func (s *importSet) use(f *program.File, node ast.Node) {
 		}
 		local[name] = text
 	}
-	own := s.pkg.Fset.File(f.AST.Package)
+	own := s.pkg.Fset.File(f.AST().Package)
 	tf := fset.File(resolved.Package)
 	from, to := own.Offset(node.Pos()), own.Offset(node.End())
 	ast.Inspect(resolved, func(n ast.Node) bool {

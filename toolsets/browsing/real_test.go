@@ -84,9 +84,9 @@ func compile(snap *program.Snapshot, q *program.Package, d *program.Decl, src st
 	}
 	files := []*ast.File{exported}
 	for _, f := range q.Files {
-		c := *f.AST
+		c := *f.AST()
 		c.Decls = nil
-		for _, x := range f.AST.Decls {
+		for _, x := range f.AST().Decls {
 			if receiverOf(x, decl.Receiver) == d.Name {
 				continue
 			}

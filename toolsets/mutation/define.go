@@ -194,7 +194,7 @@ func sameText(a, b string) bool {
 }
 
 func generatedNote(f *program.File) string {
-	if f.Generated {
+	if f.Generated() {
 		return "The file is generated: the edit is lost when it is made again."
 	}
 	return ""
@@ -202,7 +202,7 @@ func generatedNote(f *program.File) string {
 
 // replaceInGroup returns the group with one type replaced.
 func replaceInGroup(d *program.Decl, spec *ast.TypeSpec, g *given) (string, error) {
-	tf := d.Pkg.Fset.File(d.File.AST.Package)
+	tf := d.Pkg.Fset.File(d.File.AST().Package)
 	from, to := tf.Offset(spec.Pos()), tf.Offset(spec.End())
 	if spec.Comment != nil {
 		to = tf.Offset(spec.Comment.End())
@@ -287,7 +287,7 @@ func (s *session) fileFor(q *program.Package, g *given) (rel string, f *program.
 		if f.Test() == test {
 			n += 8
 		}
-		if !f.Generated {
+		if !f.Generated() {
 			n += 4
 		}
 		if base == q.Name+".go" || base == q.Name+"_test.go" || base == path.Base(q.Path)+".go" {
@@ -299,7 +299,7 @@ func (s *session) fileFor(q *program.Package, g *given) (rel string, f *program.
 		return n
 	}
 	for _, x := range q.Files {
-		if x.Err == nil && (f == nil || score(x) > score(f)) {
+		if x.Err() == nil && (f == nil || score(x) > score(f)) {
 			f = x
 		}
 	}

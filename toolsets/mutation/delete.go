@@ -99,7 +99,7 @@ func (s *session) remove(ctx context.Context, all []*program.Decl) (*toolsets.Re
 func cut(src []byte, d *program.Decl) []byte {
 	from, to := d.Unit.Doc, d.Unit.End
 	if g, spec := d.TypeSpec(); spec != nil && len(g.Specs) > 1 {
-		tf := d.Pkg.Fset.File(d.File.AST.Package)
+		tf := d.Pkg.Fset.File(d.File.AST().Package)
 		from, to = tf.Offset(spec.Pos()), tf.Offset(spec.End())
 		if spec.Doc != nil {
 			from = tf.Offset(spec.Doc.Pos())

@@ -28,7 +28,7 @@ func (m mutation) setDoc(ctx context.Context, c *toolsets.Call) (*toolsets.Resul
 	if node == nil {
 		return nil, toolsets.Failf(toolsets.Other, "the declaration of %s could not be found in %s", d.Qualified(), d.File.Rel)
 	}
-	tf := d.Pkg.Fset.File(d.File.AST.Package)
+	tf := d.Pkg.Fset.File(d.File.AST().Package)
 	at := tf.Offset(node.Pos())
 	from := at
 	if doc != nil {
@@ -51,8 +51,8 @@ func (m mutation) setDoc(ctx context.Context, c *toolsets.Call) (*toolsets.Resul
 // docOf finds the node before which a declaration's doc comment stands, and the
 // comment. In a group that is the one line of the group.
 func docOf(d *program.Decl) (node ast.Node, doc *ast.CommentGroup) {
-	tf := d.Pkg.Fset.File(d.File.AST.Package)
-	for _, x := range d.File.AST.Decls {
+	tf := d.Pkg.Fset.File(d.File.AST().Package)
+	for _, x := range d.File.AST().Decls {
 		if tf.Offset(x.Pos()) != d.Unit.Decl {
 			continue
 		}

@@ -104,7 +104,7 @@ func (m mutation) open(ctx context.Context, c *toolsets.Call) (*session, error) 
 	}
 	s := &session{Session: w, c: c}
 	if s.snap, err = w.Load(ctx, c); err == nil {
-		err = s.snap.CheckAll(ctx, c.Progress)
+		err = s.snap.IndexAll(ctx, c.Progress)
 	}
 	if err != nil {
 		w.Close()
@@ -146,7 +146,7 @@ const maxNewErrors = 50
 func (s *session) finish(ctx context.Context, e *Edit) *toolsets.Result {
 	snap, err := s.Load(ctx, s.c)
 	if err == nil {
-		err = snap.CheckAll(ctx, s.c.Progress)
+		err = snap.IndexAll(ctx, s.c.Progress)
 	}
 	if err != nil {
 		e.NewErrors = []string{"the workspace could not be checked: " + err.Error()}

@@ -28,7 +28,7 @@ func TestOwnSourceOfRealCodeChangesNoByte(t *testing.T) {
 					continue // not formatted: its declarations may change by being formatted
 				}
 				if node, doc := docOf(d); node != nil && doc != nil {
-					tf := snap.Fset.File(d.File.AST.Package)
+					tf := snap.Fset.File(d.File.AST().Package)
 					from, at := tf.Offset(doc.Pos()), tf.Offset(node.Pos())
 					raw := string(d.File.Src[from:tf.Offset(doc.End())])
 					text, err := comment(raw, directives(doc), indentation(d.File.Src, at))

@@ -61,7 +61,7 @@ func (x *identities) carry(before, after []*ast.Ident) {
 // skeleton is what other declarations can see of a file: everything but the
 // bodies of its functions, with the identifiers in it.
 func skeleton(f *File, fset *token.FileSet) (texts [][]byte, idents []*ast.Ident) {
-	tf := fset.File(f.AST.Package)
+	tf := fset.File(f.AST().Package)
 	take := func(from, to token.Pos, nodes ...ast.Node) {
 		texts = append(texts, f.Src[tf.Offset(from):tf.Offset(to)])
 		for _, n := range nodes {
@@ -73,7 +73,7 @@ func skeleton(f *File, fset *token.FileSet) (texts [][]byte, idents []*ast.Ident
 			})
 		}
 	}
-	for _, d := range f.AST.Decls {
+	for _, d := range f.AST().Decls {
 		fd, ok := d.(*ast.FuncDecl)
 		if !ok {
 			take(d.Pos(), d.End(), d)
@@ -92,7 +92,7 @@ func skeleton(f *File, fset *token.FileSet) (texts [][]byte, idents []*ast.Ident
 // bodies alone (or between declarations). Then the newer one's declarations take
 // over the identity of the older one's.
 func (g *ground) bodiesOnly(before, after *File) bool {
-	if before.Err != nil || after.Err != nil {
+	if before.Err() != nil || after.Err() != nil {
 		return false
 	}
 	a, oldIdents := skeleton(before, g.Fset)

@@ -7,7 +7,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/scanner"
-	"go/token"
 	"go/types"
 	"os"
 	"runtime"
@@ -43,6 +42,10 @@ type Package struct {
 	types *types.Package
 	errs  []string
 	index *Index
+	clean bool // has no errors, which was known before it was parsed
+
+	keyOnce sync.Once
+	keySum  string
 }
 
 // IsTest reports whether the package consists of tests of another one.
@@ -55,11 +58,12 @@ func (q *Package) Types() *types.Package {
 	return q.types
 }
 
-// checked reports whether there is nothing to find out about the package.
-func (q *Package) checked() bool {
+// lacks reports whether there is something to find out about the package: its
+// types, or what it refers to.
+func (q *Package) lacks(types, index bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.types != nil && (!q.Primary || q.index != nil)
+	return types && q.types == nil || index && q.Primary && q.index == nil
 }
 
 // Index returns the references of the package, nil before it was checked and
@@ -73,6 +77,12 @@ func (q *Package) Index() *Index {
 // Errors returns what is wrong with the package: loading, parsing and, once it
 // was checked, types.
 func (q *Package) Errors() []string {
+	q.mu.Lock()
+	clean := q.clean
+	q.mu.Unlock()
+	if clean {
+		return nil
+	}
 	out := slices.Clone(q.ListErrors)
 	for _, f := range q.Files {
 		out = append(out, q.parseErrors(f)...)
@@ -89,7 +99,7 @@ func (q *Package) Errors() []string {
 
 func (s *ground) parseErrors(f *File) []string {
 	var list scanner.ErrorList
-	if !errors.As(f.Err, &list) {
+	if !errors.As(f.Err(), &list) {
 		return nil
 	}
 	var out []string
@@ -99,8 +109,18 @@ func (s *ground) parseErrors(f *File) []string {
 	return out
 }
 
-// CheckAll type-checks every package of the working copy.
+// IndexAll finds out what every package of the working copy refers to and what is
+// wrong with it. Types are known afterwards of what had to be checked for that;
+// the rest is known from before.
+func (s *Snapshot) IndexAll(ctx context.Context, progress func(done, total int, message string)) error {
+	s.recallAll()
+	return s.complete(ctx, progress, s.missing(s.Packages(), false))
+}
+
+// CheckAll type-checks every package of the working copy, and finds out what
+// IndexAll does.
 func (s *Snapshot) CheckAll(ctx context.Context, progress func(done, total int, message string)) error {
+	s.recallAll()
 	want := s.Packages()
 	for _, q := range s.Packages() {
 		// As importers see it, for questions across packages.
@@ -115,7 +135,11 @@ func (s *Snapshot) CheckAll(ctx context.Context, progress func(done, total int, 
 // skips what is checked already. It fails when ctx ends; errors in the code are
 // the packages' own.
 func (s *Snapshot) Check(ctx context.Context, progress func(done, total int, message string), want ...*Package) error {
-	todo := s.missing(want)
+	return s.complete(ctx, progress, s.missing(want, true))
+}
+
+// complete checks the packages of todo, imports first.
+func (s *Snapshot) complete(ctx context.Context, progress func(done, total int, message string), todo map[*Package]bool) error {
 	if len(todo) == 0 {
 		return nil
 	}
@@ -168,26 +192,53 @@ func (s *Snapshot) Check(ctx context.Context, progress func(done, total int, mes
 	return nil
 }
 
-// missing returns the packages among want and below that are not checked.
-func (s *Snapshot) missing(want []*Package) map[*Package]bool {
+// recallAll takes the indexes of the working copy's packages from what was kept.
+func (s *Snapshot) recallAll() {
+	if s.keep == nil {
+		return
+	}
+	todo := make(chan *Package, len(s.order))
+	for _, q := range s.Packages() {
+		if q.lacks(false, true) {
+			todo <- q
+		}
+	}
+	close(todo)
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for q := range todo {
+				s.recall(q)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// missing returns the packages to check so that the index of each of want is
+// known and, if types is set, their types are. What a package imports must have
+// types when it is checked.
+func (s *Snapshot) missing(want []*Package, types bool) map[*Package]bool {
 	todo := map[*Package]bool{}
 	seen := map[*Package]bool{}
-	var visit func(q *Package)
-	visit = func(q *Package) {
-		if seen[q] {
-			return
-		}
-		seen[q] = true
-		if q.checked() {
-			return // then everything below is checked, too
-		}
-		todo[q] = true
+	var below func(q *Package)
+	below = func(q *Package) {
 		for _, im := range q.Imports {
-			visit(im)
+			if seen[im] {
+				continue
+			}
+			seen[im] = true
+			if im.lacks(true, false) { // else everything below has types, too
+				todo[im] = true
+				below(im)
+			}
 		}
 	}
 	for _, q := range want {
-		visit(q)
+		if !todo[q] && q.lacks(types, true) {
+			todo[q] = true
+			below(q)
+		}
 	}
 	return todo
 }
@@ -218,12 +269,13 @@ func (i importer) Import(path string) (*types.Package, error) {
 // maxErrors bounds the type errors that are kept of one package.
 const maxErrors = 100
 
-// check type-checks the package, whose imports are checked. Only Primary
-// packages are looked into: of the others declarations are enough.
+// check type-checks the package, whose imports have types. Only Primary packages
+// whose index is not known are looked into: of the others declarations are enough.
 func (q *Package) check() {
 	var errs []string
+	whole := q.lacks(false, true)
 	cfg := types.Config{
-		Importer: importer{q}, Sizes: q.sizes, FakeImportC: true, IgnoreFuncBodies: !q.Primary,
+		Importer: importer{q}, Sizes: q.sizes, FakeImportC: true, IgnoreFuncBodies: !whole,
 		Error: func(err error) {
 			var te types.Error
 			if q.Workspace && errors.As(err, &te) && len(errs) < maxErrors {
@@ -235,7 +287,7 @@ func (q *Package) check() {
 		cfg.GoVersion = "go" + q.goVersion
 	}
 	info := &types.Info{}
-	if q.Primary {
+	if whole {
 		info.Defs, info.Uses = map[*ast.Ident]types.Object{}, map[*ast.Ident]types.Object{}
 	}
 	files := q.syntax()
@@ -243,13 +295,18 @@ func (q *Package) check() {
 	// The error is among those that were reported one by one.
 	_ = types.NewChecker(&cfg, q.Fset, pkg, info).Files(files)
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.errs = errs
 	if q.types == nil {
 		q.types = pkg // else importers have seen the older, which looks the same
 	}
-	if q.Primary {
+	if whole || !q.Primary {
+		q.errs = errs
+	}
+	if whole {
 		q.index = newIndex(files, info, &q.ids)
+	}
+	q.mu.Unlock()
+	if whole {
+		q.retain()
 	}
 }
 
@@ -259,8 +316,8 @@ func (q *Package) syntax() []*ast.File {
 	var out []*ast.File
 	if q.Workspace {
 		for _, f := range q.Files {
-			if f.AST != nil {
-				out = append(out, f.AST)
+			if af := f.AST(); af != nil {
+				out = append(out, af)
 			}
 		}
 		return out
@@ -270,114 +327,11 @@ func (q *Package) syntax() []*ast.File {
 		if err != nil {
 			continue
 		}
-		if f, _ := parser.ParseFile(q.Fset, name, src, parser.SkipObjectResolution); f != nil {
+		tok := q.reserve(name, len(src))
+		tok.SetLinesForContent(src)
+		if f, _ := parse(tok, src, parser.SkipObjectResolution); f != nil {
 			out = append(out, f)
 		}
 	}
 	return out
-}
-
-// Ref is one use of a package-level object, a field or a method.
-type Ref struct {
-	Object token.Pos // where the object is declared: its identity
-	Pos    token.Pos // where it is used
-	Func   string    // the declaration around the use: "F", "T.M", a variable's name
-	Call   bool      // the object is called there
-}
-
-// Index is what a package refers to, sorted by Object, then Pos.
-type Index struct {
-	refs []Ref
-	ids  *identities
-}
-
-// Of returns the uses of the object declared at pos.
-func (x *Index) Of(pos token.Pos) []Ref {
-	pos = x.ids.of(pos)
-	from, _ := slices.BinarySearchFunc(x.refs, pos, func(r Ref, p token.Pos) int { return int(r.Object) - int(p) })
-	to := from
-	for to < len(x.refs) && x.refs[to].Object == pos {
-		to++
-	}
-	return x.refs[from:to]
-}
-
-// newIndex keeps of the type information what the search tools need.
-func newIndex(files []*ast.File, info *types.Info, ids *identities) *Index {
-	x := &Index{ids: ids}
-	for _, f := range files {
-		for _, d := range f.Decls {
-			x.decl(d, info)
-		}
-	}
-	slices.SortFunc(x.refs, func(a, b Ref) int {
-		if a.Object != b.Object {
-			return int(a.Object) - int(b.Object)
-		}
-		return int(a.Pos) - int(b.Pos)
-	})
-	return x
-}
-
-func (x *Index) decl(d ast.Decl, info *types.Info) {
-	if g, ok := d.(*ast.GenDecl); ok {
-		for _, spec := range g.Specs {
-			x.walk(spec, specName(spec), info)
-		}
-		return
-	}
-	if fd, ok := d.(*ast.FuncDecl); ok {
-		x.walk(fd, funcName(fd), info)
-	}
-}
-
-func (x *Index) walk(n ast.Node, around string, info *types.Info) {
-	called := map[*ast.Ident]bool{}
-	ast.Inspect(n, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.CallExpr:
-			if id := calledIdent(n.Fun); id != nil {
-				called[id] = true
-			}
-		case *ast.Ident:
-			if obj := info.Uses[n]; obj != nil && lasting(obj) {
-				x.refs = append(x.refs, Ref{Object: x.ids.of(obj.Pos()), Pos: n.Pos(), Func: around, Call: called[n]})
-			}
-		}
-		return true
-	})
-}
-
-// calledIdent is the identifier that names what a call calls.
-func calledIdent(e ast.Expr) *ast.Ident {
-	switch e := e.(type) {
-	case *ast.Ident:
-		return e
-	case *ast.SelectorExpr:
-		return e.Sel
-	case *ast.ParenExpr:
-		return calledIdent(e.X)
-	case *ast.IndexExpr:
-		return calledIdent(e.X)
-	case *ast.IndexListExpr:
-		return calledIdent(e.X)
-	}
-	return nil
-}
-
-// lasting reports whether an object can be named from outside of a function.
-func lasting(obj types.Object) bool {
-	switch o := obj.(type) {
-	case *types.Var:
-		if o.IsField() {
-			return o.Pos().IsValid()
-		}
-	case *types.Func:
-		if sig, ok := o.Type().(*types.Signature); ok && sig.Recv() != nil {
-			return o.Pos().IsValid()
-		}
-	case *types.PkgName, *types.Label, *types.Nil, *types.Builtin:
-		return false
-	}
-	return obj.Pos().IsValid() && obj.Pkg() != nil && obj.Parent() == obj.Pkg().Scope()
 }

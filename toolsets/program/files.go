@@ -1,9 +1,11 @@
 package program
 
 import (
+	"crypto/sha256"
 	"go/ast"
 	"go/build/constraint"
 	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -66,27 +68,61 @@ type File struct {
 	Path string // absolute
 	Rel  string // relative to the root, with slashes
 	Src  []byte
-	AST  *ast.File // also of a file that does not parse as a whole
-	Err  error     // of parsing
-	// Generated files say so in the standard comment.
-	Generated bool
-	stamp     stamp
 
-	once  sync.Once
+	stamp stamp
+	sum   [sha256.Size]byte // of Src
+	tok   *token.File       // its part of the file set
+
+	parsed sync.Once
+	ast    *ast.File
+	err    error
+
+	split sync.Once
 	decls *decl.File
 	dErr  error
 }
 
+// AST is the parsed file, also of one that does not parse as a whole; nil of one
+// that has nothing to parse.
+func (f *File) AST() *ast.File {
+	f.parse()
+	return f.ast
+}
+
+// Err is what is wrong with the file's syntax.
+func (f *File) Err() error {
+	f.parse()
+	return f.err
+}
+
+// Generated files say so in the standard comment.
+func (f *File) Generated() bool { return f.AST() != nil && ast.IsGenerated(f.AST()) }
+
+func (f *File) parse() {
+	f.parsed.Do(func() { f.ast, f.err = parse(f.tok, f.Src, parser.ParseComments|parser.SkipObjectResolution) })
+}
+
+// parse parses a file whose place in the shared file set is tok: positions of the
+// syntax are of that place. Lines are those of the file as it is; directives that
+// name others are not followed.
+func parse(tok *token.File, src []byte, mode parser.Mode) (*ast.File, error) {
+	own := token.NewFileSet()
+	if before := tok.Base() - own.Base() - 1; before >= 0 {
+		own.AddFile("", own.Base(), before)
+	}
+	return parser.ParseFile(own, tok.Name(), src, mode)
+}
+
 // Decls cuts the file into declarations. It fails when the file does not parse.
 func (f *File) Decls() (*decl.File, error) {
-	f.once.Do(func() { f.decls, f.dErr = decl.Split(f.Src) })
+	f.split.Do(func() { f.decls, f.dErr = decl.Split(f.Src) })
 	return f.decls, f.dErr
 }
 
 // maxFile bounds a Go file that is looked at.
 const maxFile = 32 << 20
 
-// file returns the parsed file, nil when it can't be read.
+// file returns a file, nil when it can't be read.
 func (s *Snapshot) file(name string) *File {
 	if f := s.files[name]; f != nil {
 		return f
@@ -99,14 +135,13 @@ func (s *Snapshot) file(name string) *File {
 	if err != nil {
 		return nil
 	}
-	f := &File{Path: name, Rel: s.Rel(name), Src: src, stamp: stampOf(fi)}
-	f.AST, f.Err = parser.ParseFile(s.Fset, name, src, parser.ParseComments|parser.SkipObjectResolution)
-	f.Generated = f.AST != nil && ast.IsGenerated(f.AST)
+	f := &File{Path: name, Rel: s.Rel(name), Src: src, stamp: stampOf(fi), sum: sha256.Sum256(src), tok: s.Fset.AddFile(name, -1, len(src))}
+	f.tok.SetLinesForContent(src)
 	s.files[name] = f
 	return f
 }
 
-// liveFiles are the parsed files that are still as they were.
+// liveFiles are the files that are still as they were.
 func (s *Snapshot) liveFiles(tree map[string]stamp) map[string]*File {
 	out := map[string]*File{}
 	for name, f := range s.files {
@@ -167,24 +202,29 @@ func (s *Snapshot) revise(tree map[string]stamp) (next *Snapshot, ok bool) {
 // rebuild copies the packages into next: those without a changed file in them
 // or a changed face below them as they are, the others new and unchecked. A
 // package that changed inside of function bodies alone keeps its types and its
-// face; only what it refers to itself is found out again.
+// face; only what it refers to itself is found out again. One whose types nobody
+// has asked for gets them later: what imports it must then see the same ones.
 func (s *Snapshot) rebuild(next *Snapshot, changed map[string]*File, visible map[string]bool) {
+	untyped := map[string]bool{} // new ones
 	for _, q := range s.order {
 		touched := slices.ContainsFunc(q.paths, func(n string) bool { return changed[n] != nil })
 		dirty := slices.ContainsFunc(q.paths, func(n string) bool { return visible[n] })
+		below := false
 		for _, im := range q.Imports {
 			dirty = dirty || !sameFace(next.byID[im.ID], im)
+			below = below || untyped[im.ID]
 		}
-		if !touched && !dirty {
+		if !touched && !dirty && !below {
 			next.byID[q.ID] = q
 			next.order = append(next.order, q)
 			continue
 		}
 		n := &Package{ID: q.ID, Path: q.Path, Name: q.Name, ForTest: q.ForTest, Dir: q.Dir, Workspace: q.Workspace, Module: q.Module, abs: q.abs,
 			ListErrors: q.ListErrors, goVersion: q.goVersion, paths: q.paths, ground: q.ground, Imports: map[string]*Package{}, face: &face{}}
-		if t := q.Types(); t != nil && !dirty {
-			n.Primary, n.types, n.face, n.errs = q.Primary, t, q.face, q.errs
+		if !dirty {
+			q.pass(n, !below, !touched)
 		}
+		untyped[n.ID] = n.types == nil
 		for path, im := range q.Imports {
 			n.Imports[path] = next.byID[im.ID]
 		}
@@ -199,10 +239,24 @@ func (s *Snapshot) rebuild(next *Snapshot, changed map[string]*File, visible map
 	}
 }
 
+// pass hands on what is known of a package to its next version: what importers
+// see of it, and its types and its index if they hold for that, too.
+func (q *Package) pass(n *Package, types, index bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n.Primary, n.face, n.errs = q.Primary, q.face, q.errs
+	if types {
+		n.types = q.types
+	}
+	if index {
+		n.index, n.clean = q.index, q.clean
+	}
+}
+
 // sameShape reports whether two versions of a file look the same to the go
 // command.
 func sameShape(a, b *File) bool {
-	if a.AST == nil || b.AST == nil || a.AST.Name.Name != b.AST.Name.Name || constraintsOf(a) != constraintsOf(b) {
+	if a.AST() == nil || b.AST() == nil || a.AST().Name.Name != b.AST().Name.Name || constraintsOf(a) != constraintsOf(b) {
 		return false
 	}
 	return slices.Equal(importsOf(a), importsOf(b))
@@ -210,7 +264,7 @@ func sameShape(a, b *File) bool {
 
 func importsOf(f *File) []string {
 	var out []string
-	for _, im := range f.AST.Imports {
+	for _, im := range f.AST().Imports {
 		out = append(out, im.Path.Value)
 	}
 	slices.Sort(out)
@@ -219,7 +273,7 @@ func importsOf(f *File) []string {
 
 func constraintsOf(f *File) string {
 	var b strings.Builder
-	for _, g := range f.AST.Comments {
+	for _, g := range f.AST().Comments {
 		for _, c := range g.List {
 			if constraint.IsGoBuild(c.Text) || constraint.IsPlusBuild(c.Text) || strings.HasPrefix(c.Text, "//go:embed") {
 				b.WriteString(c.Text + "\n")

@@ -162,6 +162,33 @@ func (q *Package) Lookup(local string) *Decl {
 	return nil
 }
 
+// ident is the identifier that declares the name.
+func (d *Decl) ident() (id *ast.Ident) {
+	take := func(name *ast.Ident, local string) {
+		if local == d.Name {
+			id = name
+		}
+	}
+	for _, x := range d.File.AST().Decls {
+		switch x := x.(type) {
+		case *ast.FuncDecl:
+			take(x.Name, funcName(x))
+		case *ast.GenDecl:
+			for _, spec := range x.Specs {
+				switch spec := spec.(type) {
+				case *ast.TypeSpec:
+					take(spec.Name, spec.Name.Name)
+				case *ast.ValueSpec:
+					for _, n := range spec.Names {
+						take(n, n.Name)
+					}
+				}
+			}
+		}
+	}
+	return id
+}
+
 // Decls lists the package's declarations that have a name of their own, file by
 // file.
 func (q *Package) Decls() []*Decl {
@@ -253,6 +280,31 @@ func (s *Snapshot) Object(ctx context.Context, name string, progress func(done, 
 		return obj, q, err
 	}
 	return nil, nil, s.noSuch(name, ways)
+}
+
+// Declared finds where a top-level name or a method of the working copy is
+// declared, from the syntax alone: its identity to Index.Of. ok is false when it
+// takes types to tell, or when there are several.
+func (s *Snapshot) Declared(name string) (pos token.Pos, ok bool) {
+	var found []token.Pos
+	for _, w := range split(s.Packages(), name) {
+		d := w.Pkg.Lookup(w.Local())
+		if d == nil {
+			continue
+		}
+		id := d.ident()
+		if id == nil {
+			return token.NoPos, false
+		}
+		if w.exact {
+			return id.Pos(), true
+		}
+		found = append(found, id.Pos())
+	}
+	if len(found) != 1 {
+		return token.NoPos, false
+	}
+	return found[0], true
 }
 
 func (s *Snapshot) objectAmong(ctx context.Context, ways []Qualified, name string, progress func(done, total int, message string)) (types.Object, *Package, error) {

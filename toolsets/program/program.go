@@ -6,6 +6,10 @@
 // Loading and checking run no code of the working copy: no cgo, no generators,
 // no build. Packages of other modules and of the standard library are checked
 // from source without function bodies.
+//
+// What a package refers to can be kept from one session to the next (KeepIn),
+// under a key of everything that it depends on. Then a package need not even be
+// parsed before somebody asks for its types.
 package program
 
 import (
@@ -42,6 +46,10 @@ type ground struct {
 	Fset  *token.FileSet
 	sizes types.Sizes
 	ids   identities
+	keep  *keeper // nil keeps nothing
+
+	mu       sync.Mutex             // guards reserved
+	reserved map[string]*token.File // files of dependencies
 }
 
 // New returns the program below the absolute folder root. env is the whole
@@ -49,6 +57,10 @@ type ground struct {
 func New(root string, env []string) *Program {
 	return &Program{env: env, ground: &ground{Root: root, Fset: token.NewFileSet(), sizes: types.SizesFor("gc", runtime.GOARCH)}}
 }
+
+// KeepIn has the program keep what it finds out about packages in a private
+// folder, from one session to the next. It is to be called before Load.
+func (p *Program) KeepIn(dir string) { p.keep = &keeper{dir: dir} }
 
 // Snapshot is the program at one moment. Its packages do not change; checking
 // them adds to what is known.

@@ -186,18 +186,56 @@ func facts(s *Snapshot) []string {
 }
 
 // TestUpToDateIsAsLoadedAnew edits at random, inside of functions and outside,
-// and compares the program that was brought up to date with one loaded anew.
+// and compares the program that was brought up to date with one loaded anew. Once
+// all types are known at each edit; once the program starts again and again from
+// kept indexes, and most types are unknown.
 func TestUpToDateIsAsLoadedAnew(t *testing.T) {
-	f := newFixture(t)
-	f.load()
+	t.Run("all types known", func(t *testing.T) {
+		f := newFixture(t)
+		f.load()
+		f.editAtRandom(func(*rand.Rand) {})
+	})
+	t.Run("indexes kept", func(t *testing.T) {
+		f := newFixture(t)
+		keep := t.TempDir()
+		f.editAtRandom(func(r *rand.Rand) {
+			if r.IntN(2) == 0 {
+				f.p = New(f.dir, f.p.env)
+				f.p.KeepIn(keep)
+			}
+			f.index()
+		})
+		if n, err := os.ReadDir(keep); err != nil || len(n) == 0 {
+			t.Errorf("%d indexes were kept, %v", len(n), err)
+		}
+	})
+}
+
+// index brings the program up to date and asks for indexes alone.
+func (f *fixture) index() *Snapshot {
+	f.t.Helper()
+	s, err := f.p.Load(f.t.Context(), nil)
+	if err == nil {
+		err = s.IndexAll(f.t.Context(), nil)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return s
+}
+
+// editAtRandom calls before each of many edits, and compares after it.
+func (f *fixture) editAtRandom(before func(*rand.Rand)) {
+	t := f.t
 	seed := rand.Uint64()
 	t.Logf("random seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
-	steps := 12
+	steps := 8
 	if testing.Short() {
 		steps = 4
 	}
 	for step := range steps {
+		before(r)
 		pad := strings.Repeat("// pad\n", r.IntN(4))
 		body := strings.Repeat("\t_ = 0\n", r.IntN(3))
 		switch r.IntN(6) {

@@ -24,8 +24,8 @@ func Synopsis(text string) string { return new(doc.Package).Synopsis(text) }
 // Synopsis is the first sentence of the package's documentation.
 func (q *Package) Synopsis() string {
 	for _, f := range q.Files {
-		if f.AST != nil && f.AST.Doc != nil && !f.Test() {
-			if s := Synopsis(f.AST.Doc.Text()); s != "" {
+		if f.AST() != nil && f.AST().Doc != nil && !f.Test() {
+			if s := Synopsis(f.AST().Doc.Text()); s != "" {
 				return s
 			}
 		}
@@ -41,10 +41,10 @@ func (f *File) Test() bool { return strings.HasSuffix(f.Path, "_test.go") }
 func (q *Package) Entries() []Entry {
 	var out []Entry
 	for _, f := range q.Files {
-		if f.AST == nil || f.Test() && !q.IsTest() {
+		if f.AST() == nil || f.Test() && !q.IsTest() {
 			continue
 		}
-		for _, d := range f.AST.Decls {
+		for _, d := range f.AST().Decls {
 			out = append(out, q.entries(d)...)
 		}
 	}
@@ -117,10 +117,10 @@ func TypeKind(spec *ast.TypeSpec) string {
 // TypeSpec returns the declaration's type, with the group it stands in; nil when
 // the declaration is none of a type.
 func (d *Decl) TypeSpec() (*ast.GenDecl, *ast.TypeSpec) {
-	if d.Unit.Kind != decl.Type || d.File.AST == nil {
+	if d.Unit.Kind != decl.Type || d.File.AST() == nil {
 		return nil, nil
 	}
-	for _, x := range d.File.AST.Decls {
+	for _, x := range d.File.AST().Decls {
 		g, ok := x.(*ast.GenDecl)
 		if !ok {
 			continue
@@ -136,7 +136,7 @@ func (d *Decl) TypeSpec() (*ast.GenDecl, *ast.TypeSpec) {
 
 // Line is the 1-based line and column of an offset in the declaration's file.
 func (d *Decl) Position() string {
-	tf := d.Pkg.Fset.File(d.File.AST.Package)
+	tf := d.Pkg.Fset.File(d.File.AST().Package)
 	return d.Pkg.Position(tf.Pos(d.Unit.Decl))
 }
 

@@ -148,33 +148,44 @@ func lineAt(src []byte, at int) string {
 	return string(src[from:to])
 }
 
-func (s search) references(ctx context.Context, c *toolsets.Call) (*toolsets.Result, error) {
+// indexed opens the view for reading and finds out what every package refers to.
+func (s search) indexed(ctx context.Context, c *toolsets.Call) (*workspace.Session, *program.Snapshot, error) {
 	w, snap, err := s.ws.Read(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := snap.IndexAll(ctx, c.Progress); err != nil {
+		w.Close()
+		return nil, nil, err
+	}
+	return w, snap, nil
+}
+
+func (s search) references(ctx context.Context, c *toolsets.Call) (*toolsets.Result, error) {
+	w, snap, err := s.indexed(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	defer w.Close()
-	if err := snap.CheckAll(ctx, c.Progress); err != nil {
-		return nil, err
-	}
-	obj, _, err := snap.Object(ctx, c.String("name"), c.Progress)
-	if err != nil {
-		return nil, err
+	pos, ok := snap.Declared(c.String("name"))
+	if !ok {
+		obj, _, err := snap.Object(ctx, c.String("name"), c.Progress)
+		if err != nil {
+			return nil, err
+		}
+		pos = obj.Pos()
 	}
 	found := map[token.Pos]place{}
-	collect(snap, obj.Pos(), false, "", found)
+	collect(snap, pos, false, "", found)
 	return noted(toolsets.Paged(c, hits(found), Hit.String), snap), nil
 }
 
 func (s search) callers(ctx context.Context, c *toolsets.Call) (*toolsets.Result, error) {
-	w, snap, err := s.ws.Read(ctx, c)
+	w, snap, err := s.indexed(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	defer w.Close()
-	if err := snap.CheckAll(ctx, c.Progress); err != nil {
-		return nil, err
-	}
 	obj, q, err := snap.Object(ctx, c.String("name"), c.Progress)
 	if err != nil {
 		return nil, err
@@ -186,6 +197,9 @@ func (s search) callers(ctx context.Context, c *toolsets.Call) (*toolsets.Result
 	found := map[token.Pos]place{}
 	collect(snap, f.Pos(), true, "", found)
 	if tn := receiver(f); tn != nil {
+		if err := snap.CheckAll(ctx, c.Progress); err != nil {
+			return nil, err
+		}
 		for _, r := range snap.Interfaces(tn, q) {
 			m, _, _ := types.LookupFieldOrMethod(r.Type.Type(), false, r.Type.Pkg(), f.Name())
 			if m != nil && m.Pos().IsValid() && m.Pos() != f.Pos() {

@@ -117,10 +117,10 @@ func kindOf(f *program.File, d *ast.FuncDecl) string {
 func tests(snap *program.Snapshot, q *program.Package) []Test {
 	var out []Test
 	for _, f := range q.Files {
-		if f.AST == nil {
+		if f.AST() == nil {
 			continue
 		}
-		for _, x := range f.AST.Decls {
+		for _, x := range f.AST().Decls {
 			if d, ok := x.(*ast.FuncDecl); ok {
 				if k := kindOf(f, d); k != "" {
 					out = append(out, Test{q.Folder(), d.Name.Name, k, snap.Position(d.Pos())})

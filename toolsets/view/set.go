@@ -93,6 +93,9 @@ func (s *Set) SetChecker(c Checker) {
 // Configured reports whether there is a repository to have views of.
 func (s *Set) Configured() bool { return s.cfg.Repository != "" }
 
+// StateDir is the account's private folder.
+func (s *Set) StateDir() string { return s.cfg.StateDir }
+
 // Views returns the views that are open, in the order of their opening.
 func (s *Set) Views() []*View {
 	s.mu.Lock()

@@ -5,6 +5,7 @@ package workspace
 
 import (
 	"context"
+	"path/filepath"
 	"sync"
 
 	"gatehouse/toolsets"
@@ -49,6 +50,7 @@ func (w *Workspace) program(v *view.View) *program.Program {
 	p := w.programs[v]
 	if p == nil {
 		p = program.New(v.Dir, w.env)
+		p.KeepIn(filepath.Join(w.Views.StateDir(), "index"))
 		w.programs[v] = p
 	}
 	return p
@@ -112,7 +114,7 @@ func (w *Workspace) check(ctx context.Context, v *view.View) ([]string, error) {
 		}
 		return []string{"go: 0:0: " + err.Error()}, nil
 	}
-	if err := snap.CheckAll(ctx, nil); err != nil {
+	if err := snap.IndexAll(ctx, nil); err != nil {
 		return nil, err
 	}
 	var out []string

@@ -1,7 +1,8 @@
 // Package accounts decides which operating-system account a principal may use:
 // the operator's map from principals to accounts, and the rules that an account
-// itself must meet. It reads the account databases anew for every question, so
-// that a user who left a group has left it at the next spawn.
+// itself must meet. It looks at the account databases anew for every question, so
+// that a user who left a group has left it at the next spawn; what it parsed of a
+// file serves until the file changes.
 package accounts
 
 import (
@@ -49,7 +50,7 @@ func IsRefusal(err error) bool {
 	return errors.As(err, &r)
 }
 
-// Directory is where accounts are looked up.
+// Directory is where accounts are looked up. It must not be copied.
 type Directory struct {
 	// Etc holds passwd, group, shadow, nologin and nsswitch.conf; "/etc".
 	Etc string
@@ -58,8 +59,10 @@ type Directory struct {
 	// is asked only where nsswitch.conf names other sources than files. nil: files
 	// alone.
 	Getent func(ctx context.Context, args ...string) ([]byte, error)
-	// Now is the clock, for account expiry; time.Now when nil.
+	// Now is the clock, for account expiry and the age of files; time.Now when nil.
 	Now func() time.Time
+
+	kept databases
 }
 
 // ErrNotFound is what a Getent returns for an entry that does not exist.
@@ -120,7 +123,11 @@ func (d *Directory) Self(ctx context.Context, uid, gid uint32) (Account, error) 
 	if uid == 0 {
 		return Account{}, &Refusal{"root", "uid 0"}
 	}
-	e, err := d.byUID(ctx, uid)
+	v, err := d.look(which{})
+	if err != nil {
+		return Account{}, err
+	}
+	e, err := v.byUID(ctx, uid)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		e = passwd{name: fmt.Sprintf("uid-%d", uid), uid: uid, gid: gid, home: "/", shell: "/bin/sh"}

@@ -1,16 +1,13 @@
 package accounts
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,10 +15,12 @@ import (
 
 // passwd is a line of passwd(5).
 type passwd struct {
-	name, password string
-	uid, gid       uint32
-	home, shell    string
-	local          bool // from the file, not from another source
+	name     string
+	uid, gid uint32
+	home     string
+	shell    string
+	password password
+	local    bool // from the file, not from another source
 }
 
 // group is a line of group(5).
@@ -33,61 +32,62 @@ type group struct {
 
 // shadow is what of a line of shadow(5) is used.
 type shadow struct {
-	password string
+	password password
 	expire   string // days since 1970, "": never
 }
 
-// byName is getpwnam(3).
-func (d *Directory) byName(ctx context.Context, name string) (passwd, error) {
-	e, err := d.findPasswd(func(e passwd) bool { return e.name == name })
-	if errors.Is(err, ErrNotFound) && d.others("passwd") {
-		return d.getentPasswd(ctx, name)
+// password is all that a password field has to say; the password itself is not kept.
+type password uint8
+
+const (
+	passwordNone     password = iota // anything else
+	passwordLocked                   // "!" before something
+	passwordInShadow                 // "x"
+)
+
+// parsePassword: "!" or "*" alone means that there is no password, which is how
+// accounts for single sign-on look; "!" before anything else was put there to lock.
+func parsePassword(field string) password {
+	rest := strings.TrimLeft(field, "!")
+	switch {
+	case field == "x":
+		return passwordInShadow
+	case rest != field && rest != "":
+		return passwordLocked
 	}
-	return e, err
+	return passwordNone
+}
+
+// byName is getpwnam(3).
+func (v *view) byName(ctx context.Context, name string) (passwd, error) {
+	if e, ok := v.passwd.byName[name]; ok {
+		return e, nil
+	}
+	return v.elsewhere(ctx, name)
 }
 
 // byUID is getpwuid(3).
-func (d *Directory) byUID(ctx context.Context, uid uint32) (passwd, error) {
-	e, err := d.findPasswd(func(e passwd) bool { return e.uid == uid })
-	if errors.Is(err, ErrNotFound) && d.others("passwd") {
-		return d.getentPasswd(ctx, strconv.FormatUint(uint64(uid), 10))
+func (v *view) byUID(ctx context.Context, uid uint32) (passwd, error) {
+	if e, ok := v.passwd.byUID[uid]; ok {
+		return e, nil
 	}
-	return e, err
+	return v.elsewhere(ctx, strconv.FormatUint(uint64(uid), 10))
 }
 
-func (d *Directory) findPasswd(want func(passwd) bool) (passwd, error) {
-	var found *passwd
-	err := d.lines("passwd", func(line string) bool {
-		if e, ok := parsePasswd(line); ok && want(e) {
-			e.local = true
-			found = &e
-		}
-		return found == nil
-	})
-	switch {
-	case err != nil:
-		return passwd{}, err
-	case found == nil:
+// elsewhere asks the other sources for what is not in the file.
+func (v *view) elsewhere(ctx context.Context, key string) (passwd, error) {
+	if !v.others("passwd") {
 		return passwd{}, ErrNotFound
 	}
-	return *found, nil
+	return v.d.getentPasswd(ctx, key)
 }
 
 // groupsOf returns the groups that name is a member of, its own aside.
-func (d *Directory) groupsOf(ctx context.Context, e passwd) ([]uint32, error) {
-	var gids []uint32
-	err := d.lines("group", func(line string) bool {
-		if g, ok := parseGroup(line); ok && slices.Contains(g.members, e.name) {
-			gids = append(gids, g.gid)
-		}
-		return true
-	})
-	if err != nil {
-		return nil, err
-	}
+func (v *view) groupsOf(ctx context.Context, e passwd) ([]uint32, error) {
+	gids := slices.Clone(v.group.of[e.name])
 	// Beside files, "systemd" knows only accounts that it made itself.
-	if d.others("group") && !(e.local && d.onlySystemd("group")) {
-		more, err := d.getentInitgroups(ctx, e.name)
+	if v.others("group") && !(e.local && v.onlySystemd("group")) {
+		more, err := v.d.getentInitgroups(ctx, e.name)
 		if err != nil {
 			return nil, err
 		}
@@ -97,63 +97,71 @@ func (d *Directory) groupsOf(ctx context.Context, e passwd) ([]uint32, error) {
 }
 
 // gidOf returns the number of a group, and false when there is none.
-func (d *Directory) gidOf(ctx context.Context, name string) (uint32, bool, error) {
-	var found *group
-	err := d.lines("group", func(line string) bool {
-		if g, ok := parseGroup(line); ok && g.name == name {
-			found = &g
-		}
-		return found == nil
-	})
-	switch {
-	case err != nil:
-		return 0, false, err
-	case found != nil:
-		return found.gid, true, nil
-	case !d.others("group") || d.onlySystemd("group"):
+func (v *view) gidOf(ctx context.Context, name string) (uint32, bool, error) {
+	if gid, ok := v.group.gid[name]; ok {
+		return gid, true, nil
+	}
+	if !v.others("group") || v.onlySystemd("group") {
 		return 0, false, nil
 	}
-	g, err := d.getentGroup(ctx, name)
+	g, err := v.d.getentGroup(ctx, name)
 	if errors.Is(err, ErrNotFound) {
 		return 0, false, nil
 	}
 	return g.gid, err == nil, err
 }
 
-// shadowOf returns the shadow entry; ok is false when there is none.
-func (d *Directory) shadowOf(name string) (s shadow, ok bool, err error) {
-	err = d.lines("shadow", func(line string) bool {
-		f := strings.Split(line, ":")
-		if len(f) == 9 && f[0] == name {
-			s, ok = shadow{password: f[1], expire: f[7]}, true
+func parsePasswdFile(text string) *passwdFile {
+	f := &passwdFile{byName: map[string]passwd{}, byUID: map[uint32]passwd{}}
+	for line := range strings.SplitSeq(text, "\n") {
+		e, ok := parsePasswd(line)
+		if !ok {
+			continue
 		}
-		return !ok
-	})
-	return s, ok, err
-}
-
-// lines calls fn for every line of a database until it returns false.
-func (d *Directory) lines(name string, fn func(line string) bool) error {
-	f, err := os.Open(filepath.Join(d.Etc, name))
-	if err != nil {
-		return fmt.Errorf("read account database: %w", err)
-	}
-	defer f.Close()
-	r := bufio.NewReaderSize(f, 64<<10)
-	for {
-		line, err := r.ReadString('\n')
-		if line = strings.TrimSuffix(line, "\n"); line != "" && !fn(line) {
-			return nil
+		e.local = true
+		if _, twice := f.byName[e.name]; !twice {
+			f.byName[e.name] = e
 		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read account database %s: %w", name, err)
+		if _, twice := f.byUID[e.uid]; !twice {
+			f.byUID[e.uid] = e
 		}
 	}
+	return f
 }
 
+func parseGroupFile(text string) *groupFile {
+	f := &groupFile{gid: map[string]uint32{}, of: map[string][]uint32{}}
+	for line := range strings.SplitSeq(text, "\n") {
+		g, ok := parseGroup(line)
+		if !ok {
+			continue
+		}
+		if _, twice := f.gid[g.name]; !twice {
+			f.gid[g.name] = g.gid
+		}
+		for _, member := range g.members {
+			f.of[member] = append(f.of[member], g.gid)
+		}
+	}
+	return f
+}
+
+func parseShadowFile(text string) *shadowFile {
+	f := shadowFile{}
+	for line := range strings.SplitSeq(text, "\n") {
+		field := strings.Split(line, ":")
+		if len(field) != 9 {
+			continue
+		}
+		if _, twice := f[field[0]]; !twice {
+			f[strings.Clone(field[0])] = shadow{password: parsePassword(field[1]), expire: strings.Clone(field[7])}
+		}
+	}
+	return &f
+}
+
+// parsePasswd keeps nothing of the line but the fields that are used: a password in
+// it is forgotten.
 func parsePasswd(line string) (passwd, bool) {
 	f := strings.Split(line, ":")
 	if len(f) != 7 || f[0] == "" {
@@ -164,7 +172,7 @@ func parsePasswd(line string) (passwd, bool) {
 	if err1 != nil || err2 != nil {
 		return passwd{}, false
 	}
-	return passwd{name: f[0], password: f[1], uid: uid, gid: gid, home: f[5], shell: f[6]}, true
+	return passwd{name: strings.Clone(f[0]), password: parsePassword(f[1]), uid: uid, gid: gid, home: strings.Clone(f[5]), shell: strings.Clone(f[6])}, true
 }
 
 func parseGroup(line string) (group, bool) {
@@ -198,45 +206,41 @@ func parseID(s string) (uint32, error) {
 
 // others reports whether nsswitch.conf names a source beside files for a
 // database, and there is a way to ask it.
-func (d *Directory) others(db string) bool {
-	if d.Getent == nil {
+func (v *view) others(db string) bool {
+	if v.d.Getent == nil {
 		return false
 	}
-	return slices.ContainsFunc(d.sources(db), func(s string) bool { return s != "files" && s != "compat" })
+	return slices.ContainsFunc(v.sources(db), func(s string) bool { return s != "files" && s != "compat" })
 }
 
 // onlySystemd reports whether systemd is the only source beside files.
-func (d *Directory) onlySystemd(db string) bool {
-	return !slices.ContainsFunc(d.sources(db), func(s string) bool {
+func (v *view) onlySystemd(db string) bool {
+	return !slices.ContainsFunc(v.sources(db), func(s string) bool {
 		return s != "files" && s != "compat" && s != "systemd"
 	})
 }
 
-// sources returns the sources of a database in nsswitch.conf(5), without actions
-// such as [NOTFOUND=return].
-func (d *Directory) sources(db string) []string {
-	b, err := os.ReadFile(filepath.Join(d.Etc, "nsswitch.conf"))
-	if err != nil {
-		return []string{"files"}
-	}
-	for line := range strings.Lines(string(b)) {
+// parseNSSFile leaves actions such as [NOTFOUND=return] out.
+func parseNSSFile(text string) *nssFile {
+	f := nssFile{}
+	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "#")
 		name, list, ok := strings.Cut(strings.TrimSpace(line), ":")
-		if !ok || strings.TrimSpace(name) != db {
+		name = strings.TrimSpace(name)
+		if _, twice := f[name]; !ok || twice {
 			continue
 		}
-		var out []string
+		f[name] = nil
 		inAction := false
 		for _, s := range strings.Fields(list) {
 			inAction = inAction || strings.HasPrefix(s, "[")
 			if !inAction {
-				out = append(out, s)
+				f[name] = append(f[name], s)
 			}
 			inAction = inAction && !strings.HasSuffix(s, "]")
 		}
-		return out
 	}
-	return []string{"files"}
+	return &f
 }
 
 // ask runs getent, bounded. Names were checked by the grammar or come from the

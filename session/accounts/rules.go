@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -72,23 +71,26 @@ type subject struct {
 // load reads everything about an account. Only ForToken needs the shadow entry.
 func (d *Directory) load(ctx context.Context, name string, p Policy, withShadow bool) (*subject, error) {
 	s := &subject{d: d, policy: p, requested: name, denied: make(map[uint32]string)}
-	var err error
-	if s.entry, err = d.byName(ctx, name); err != nil {
+	v, err := d.look(which{group: true, shadow: withShadow})
+	if err != nil {
+		return nil, err
+	}
+	if s.entry, err = v.byName(ctx, name); err != nil {
 		if errors.Is(err, ErrNotFound) {
 			return nil, &Refusal{"lookup", fmt.Sprintf("there is no account %q", cut(name))}
 		}
 		return nil, err
 	}
-	if s.again, err = d.byUID(ctx, s.entry.uid); err != nil && !errors.Is(err, ErrNotFound) {
+	if s.again, err = v.byUID(ctx, s.entry.uid); err != nil && !errors.Is(err, ErrNotFound) {
 		return nil, err
 	}
-	more, err := d.groupsOf(ctx, s.entry)
+	more, err := v.groupsOf(ctx, s.entry)
 	if err != nil {
 		return nil, err
 	}
 	s.groups = append(s.groups, more...)
 	for _, g := range p.DeniedGroups {
-		gid, ok, err := d.gidOf(ctx, g)
+		gid, ok, err := v.gidOf(ctx, g)
 		if err != nil {
 			return nil, err
 		}
@@ -97,14 +99,12 @@ func (d *Directory) load(ctx context.Context, name string, p Policy, withShadow 
 		}
 	}
 	if p.RequireGroup != "" {
-		if s.required, s.hasGroup, err = d.gidOf(ctx, p.RequireGroup); err != nil {
+		if s.required, s.hasGroup, err = v.gidOf(ctx, p.RequireGroup); err != nil {
 			return nil, err
 		}
 	}
 	if withShadow {
-		if s.shadow, s.hasShadow, err = d.shadowOf(name); err != nil {
-			return nil, err
-		}
+		s.shadow, s.hasShadow = (*v.shadow)[name]
 	}
 	return s, nil
 }
@@ -235,8 +235,6 @@ func requiredGroup(s *subject) string {
 	return "is not in the required group " + s.policy.RequireGroup
 }
 
-// locked: "!" or "*" alone means that there is no password, which is how accounts
-// for single sign-on look; "!" before anything else was put there to lock.
 func locked(s *subject) string {
 	switch {
 	case s.policy.ShadowLock == "ignore":
@@ -244,17 +242,17 @@ func locked(s *subject) string {
 	case s.policy.ShadowLock != "refuse":
 		return "no policy for locked accounts"
 	}
-	password := s.entry.password
-	if password == "x" {
+	p := s.entry.password
+	if p == passwordInShadow {
 		if !s.hasShadow {
 			if !s.entry.local {
 				return "" // a directory service's account: its own lock is not shown here
 			}
 			return "has no shadow entry"
 		}
-		password = s.shadow.password
+		p = s.shadow.password
 	}
-	if rest := strings.TrimLeft(password, "!"); rest != password && rest != "" {
+	if p == passwordLocked {
 		return "is locked"
 	}
 	return ""

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,6 +24,10 @@ func Adopt() error {
 	return nil
 }
 
+// orphanPause is how long a zombie may wait: most of those that a SIGCHLD tells of are
+// children of ours, which are reaped by then, and nobody is in a hurry for the others.
+const orphanPause = 100 * time.Millisecond
+
 // ReapOrphans takes the zombies of adopted processes away until ctx ends. It
 // leaves the host's own children alone, and must not run in a program that
 // starts processes by other means.
@@ -39,13 +42,22 @@ func (h *Host) ReapOrphans(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-sigs:
 		case <-tick.C:
+			continue
+		case <-sigs:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(orphanPause):
 		}
 	}
 }
 
 func (h *Host) reapOrphans() {
+	if !anyZombie() {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, pid := range Children() {
@@ -55,24 +67,37 @@ func (h *Host) reapOrphans() {
 	}
 }
 
+// anyZombie reports whether a child of ours has ended and was not reaped.
+func anyZombie() bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err == nil && info.Signo == int32(unix.SIGCHLD)
+}
+
 // Children returns the process ids of our children, adopted ones and zombies
 // included.
 func Children() []int {
-	lists, err := filepath.Glob("/proc/self/task/*/children")
-	if err != nil || len(lists) == 0 {
+	const tasks = "/proc/self/task"
+	threads, err := os.ReadDir(tasks)
+	if err != nil {
 		return childrenByParent(os.Getpid())
 	}
 	var pids []int
-	for _, l := range lists {
-		b, err := os.ReadFile(l)
+	missing := 0
+	for _, t := range threads {
+		b, err := os.ReadFile(tasks + "/" + t.Name() + "/children")
 		if err != nil {
-			continue // the thread has ended
+			missing++ // the thread has ended, or the kernel has no such file
+			continue
 		}
 		for f := range strings.FieldsSeq(string(b)) {
 			if pid, err := strconv.Atoi(f); err == nil {
 				pids = append(pids, pid)
 			}
 		}
+	}
+	if missing == len(threads) {
+		return childrenByParent(os.Getpid())
 	}
 	return pids
 }

@@ -133,7 +133,11 @@ func (r *runner) launch(spec *proc.Spec, t *tree, number uint64) (*proc.Child, e
 	if err != nil {
 		return nil, err
 	}
-	t.group, spec.Cgroup = g, g.Dir()
+	t.group = g
+	if spec.Cgroup, err = g.Open(); err != nil {
+		return nil, err
+	}
+	defer spec.Cgroup.Close()
 	c, err := r.host.Start(*spec)
 	if !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.EBUSY) && !errors.Is(err, syscall.EOPNOTSUPP) && !errors.Is(err, syscall.ENOSYS) {
 		return c, err

@@ -77,10 +77,7 @@ func (b *Base) Clear() error {
 func (b *Base) Close() error { return destroy(b.path, 2*time.Second) }
 
 // Group is one worker's control group.
-type Group struct {
-	path string
-	dir  *os.File
-}
+type Group struct{ path string }
 
 // New makes a group.
 func (b *Base) New(name string) (*Group, error) {
@@ -88,16 +85,17 @@ func (b *Base) New(name string) (*Group, error) {
 	if err := os.Mkdir(path, 0o755); err != nil {
 		return nil, fmt.Errorf("make cgroup: %w", err)
 	}
-	dir, err := os.Open(path)
-	if err != nil {
-		unix.Rmdir(path)
-		return nil, fmt.Errorf("open cgroup: %w", err)
-	}
-	return &Group{path: path, dir: dir}, nil
+	return &Group{path: path}, nil
 }
 
-// Dir is the open directory, to start a process in.
-func (g *Group) Dir() *os.File { return g.dir }
+// Open opens the directory, to start a process in. The caller closes it.
+func (g *Group) Open() (*os.File, error) {
+	fd, err := unix.Open(g.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open cgroup: %w", err)
+	}
+	return os.NewFile(uintptr(fd), g.path), nil
+}
 
 // Signal signals every process in the group.
 func (g *Group) Signal(sig syscall.Signal) error {
@@ -147,10 +145,7 @@ func (g *Group) Kill() error { return kill(g.path) }
 
 // Destroy kills what is in the group, waits until it is empty and removes it. It
 // gives up after limit.
-func (g *Group) Destroy(limit time.Duration) error {
-	g.dir.Close()
-	return destroy(g.path, limit)
-}
+func (g *Group) Destroy(limit time.Duration) error { return destroy(g.path, limit) }
 
 func kill(path string) error {
 	f, err := os.OpenFile(filepath.Join(path, "cgroup.kill"), os.O_WRONLY, 0)
@@ -166,9 +161,9 @@ func kill(path string) error {
 
 // destroy removes a directory and those that a process inside made, deepest
 // first. A directory can't be removed before the kernel has let go of the last
-// process, some time after it died.
+// process, some time after it died; one that can be is empty.
 func destroy(path string, limit time.Duration) error {
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	if err := unix.Rmdir(path); err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err := kill(path); err != nil {

@@ -45,18 +45,20 @@ func newChild(h *Host, pid, pidfd int, twice bool) (*Child, error) {
 	if pidfd < 0 {
 		return nil, errors.New("start process: this kernel has no pidfd (Linux 5.4 or later is needed)")
 	}
-	unix.SetNonblock(pidfd, true) // so that the runtime waits for it without a thread
-	c := &Child{h: h, pid: pid, done: make(chan struct{}), pidfd: os.NewFile(uintptr(pidfd), "pidfd")}
-	rc, err := c.pidfd.SyscallConn()
-	if err != nil {
-		return nil, fmt.Errorf("start process: %w", err)
-	}
+	c := &Child{h: h, pid: pid, done: make(chan struct{})}
 	if twice {
 		fd, err := unix.FcntlInt(uintptr(pidfd), unix.F_DUPFD_CLOEXEC, 3)
 		if err != nil {
+			unix.Close(pidfd)
 			return nil, fmt.Errorf("start process: duplicate pidfd: %w", err)
 		}
-		c.second = os.NewFile(uintptr(fd), "pidfd")
+		c.second = os.NewFile(uintptr(fd), "pidfd") // in blocking mode yet: nobody of ours waits on it
+	}
+	unix.SetNonblock(pidfd, true) // so that the runtime waits for it without a thread
+	c.pidfd = os.NewFile(uintptr(pidfd), "pidfd")
+	rc, err := c.pidfd.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("start process: %w", err)
 	}
 	go c.wait(rc)
 	return c, nil

@@ -295,6 +295,12 @@ func TestLabelFollowsTheTree(t *testing.T) {
 	s2, _ := shell(t, "exec sleep 65")
 	s2.Label = other
 	bystander := start(t, s2)
+	for range 400 { // the last of them come after "up"
+		if len(Labelled(mine)) == 5 {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 	if n := len(Labelled(mine)); n != 5 {
 		t.Errorf("%d processes have the label, want 5: the shell and four sleepers", n)
 	}

@@ -24,7 +24,7 @@ type Stdio struct {
 // NewStdio makes the pipes, close-on-exec. As root they are given to uid, so that
 // a worker may open /dev/stdin, /dev/stdout and /dev/stderr by name.
 func NewStdio(uid, gid uint32) (*Stdio, error) {
-	s := &Stdio{}
+	s, root := &Stdio{}, unix.Geteuid() == 0
 	for _, p := range []struct {
 		ours    **os.File
 		workers **os.File
@@ -41,11 +41,13 @@ func NewStdio(uid, gid uint32) (*Stdio, error) {
 		if p.weWrite {
 			ours, workers = workers, ours
 		}
+		// The mode is changed afterwards: we only pass them on, and the runtime need not
+		// watch them.
+		*p.ours, *p.workers = os.NewFile(uintptr(ours), "pipe"), os.NewFile(uintptr(workers), "pipe")
 		err := unix.SetNonblock(ours, true)
-		if err == nil && unix.Geteuid() == 0 {
+		if err == nil && root {
 			err = unix.Fchown(ours, int(uid), int(gid))
 		}
-		*p.ours, *p.workers = os.NewFile(uintptr(ours), "pipe"), os.NewFile(uintptr(workers), "pipe")
 		if err != nil {
 			s.Close()
 			return nil, fmt.Errorf("prepare pipe: %w", err)

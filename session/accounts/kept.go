@@ -12,7 +12,7 @@ import (
 )
 
 // kept is one database as it was parsed, for as long as its file is the same: it is
-// looked at anew for every question (docs/decisions/0008-account-files.md). The zero
+// looked at anew for every question (docs/decisions/0007-account-files.md). The zero
 // value holds nothing.
 type kept[T any] struct {
 	mu    sync.Mutex // guards what follows

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gatehouse/session/filestate"
 	"gatehouse/session/spawn"
 )
 
@@ -45,21 +46,6 @@ func openPlain(path string) (*os.File, error) {
 	return f, nil
 }
 
-// identity of a file's content, as far as it can be seen from outside.
-type fileState struct {
-	dev, ino     uint64
-	size         int64
-	mtime, ctime unix.Timespec
-}
-
-func stateOf(path string) (s fileState, ok bool) {
-	var st unix.Stat_t
-	if unix.Stat(path, &st) != nil {
-		return s, false
-	}
-	return fileState{dev: st.Dev, ino: st.Ino, size: st.Size, mtime: st.Mtim, ctime: st.Ctim}, true
-}
-
 // watchCert hands new certificates on as soon as both files have changed and then
 // stayed the same for one look. The front end keeps what it has when the two do
 // not fit.
@@ -67,12 +53,12 @@ func (m *Monitor) watchCert(ctx context.Context, every time.Duration) {
 	if m.cfg.TLSCert == "" {
 		return
 	}
-	type pair struct{ cert, key fileState }
+	type pair struct{ cert, key filestate.State }
 	look := func() (p pair, ok bool) {
-		var ok1, ok2 bool
-		p.cert, ok1 = stateOf(m.cfg.TLSCert)
-		p.key, ok2 = stateOf(m.cfg.TLSKey)
-		return p, ok1 && ok2
+		var err1, err2 error
+		p.cert, err1 = filestate.Of(m.cfg.TLSCert)
+		p.key, err2 = filestate.Of(m.cfg.TLSKey)
+		return p, err1 == nil && err2 == nil
 	}
 	handed, _ := look()
 	last := handed

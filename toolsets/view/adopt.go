@@ -156,6 +156,9 @@ func (v *View) mergeChecked(ctx context.Context, base, ours, head string) (strin
 	return tree, nil
 }
 
+// asideRef names the view's own tree while another one is in its folder.
+const asideRef = "refs/gatehouse/aside"
+
 // breaks returns the type errors of the merged tree that neither side has. It
 // puts the trees into the view one after the other and ours back at the end.
 func (v *View) breaks(ctx context.Context, check Checker, ours, head, merged string) (broken []string, err error) {
@@ -163,8 +166,17 @@ func (v *View) breaks(ctx context.Context, check Checker, ours, head, merged str
 	if err != nil {
 		return nil, err
 	}
+	// Should we die here, our own tree is what was lost, and not what is looked at.
+	if _, err := v.git.run(ctx, "note the view's changes", nil, "update-ref", "--no-deref", asideRef, ours); err != nil {
+		return nil, err
+	}
 	defer func() {
-		if e := v.checkout(context.WithoutCancel(ctx), ours); e != nil {
+		after := context.WithoutCancel(ctx)
+		e := v.checkout(after, ours)
+		if e == nil {
+			_, e = v.git.run(after, "forget the note of the view's changes", nil, "update-ref", "--no-deref", "-d", asideRef)
+		}
+		if e != nil {
 			err = errors.Join(err, fmt.Errorf("put the view's changes back: %w", e))
 		}
 	}()
@@ -298,7 +310,7 @@ func (v *View) adopt(ctx context.Context, head, commit string) (again bool, err 
 		return false, err
 	}
 	if strings.Contains(string(out.Stderr)+string(out.Stdout), "cannot lock ref") && headErr == nil {
-		return true, nil // another commit holds the lock at this moment
+		return true, sh.awaitLocks(ctx) // another commit holds the lock at this moment, or died over it
 	}
 	return false, v.refusal(out.Stdout, out.Stderr)
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"gatehouse/toolsets/run"
 )
@@ -224,11 +225,13 @@ type shared struct {
 	branch  string // full ref name
 	objects string // its object folder
 	format  string // "sha1" or "sha256"
+	// patience is how long a lock file may stay: deadAfter.
+	patience time.Duration
 }
 
 // openShared looks at the repository without running anything of it.
 func openShared(ctx context.Context, env []string, path, branch string) (*shared, error) {
-	s := &shared{path: path}
+	s := &shared{path: path, patience: deadAfter}
 	s.git = git{env: env, dir: path, gitDir: path}
 	if fi, err := os.Stat(filepath.Join(path, ".git")); err == nil {
 		s.gitDir = filepath.Join(path, ".git")

@@ -95,10 +95,7 @@ var notRefName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 // keep saves the uncommitted state of a working copy as a ref. It returns the
 // ref's name, empty when there was nothing to save.
 func (s *Set) keep(ctx context.Context, sh *shared, g git, name, reason string) (string, error) {
-	if _, err := g.run(ctx, "collect the changes", nil, "add", "--all", "--", "."); err != nil {
-		return "", err
-	}
-	tree, err := g.line(ctx, "collect the changes", "write-tree")
+	tree, err := g.uncommitted(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -126,6 +123,18 @@ func (s *Set) keep(ctx context.Context, sh *shared, g git, name, reason string) 
 	ref = strings.ReplaceAll(ref, ".", "-")
 	_, err = g.run(ctx, "keep the changes", nil, "push", "--quiet", "--no-verify", "--", s.lostRepo(sh).gitDir, commit+":"+ref)
 	return ref, err
+}
+
+// uncommitted is the tree of a working copy with its changes.
+func (g git) uncommitted(ctx context.Context) (string, error) {
+	aside, err := g.try(ctx, nil, nil, "rev-parse", "--verify", "--quiet", "--end-of-options", asideRef+"^{tree}")
+	if err == nil && aside.Code == 0 {
+		return strings.TrimSpace(string(aside.Stdout)), nil
+	}
+	if _, err := g.run(ctx, "collect the changes", nil, "add", "--all", "--", "."); err != nil {
+		return "", err
+	}
+	return g.line(ctx, "collect the changes", "write-tree")
 }
 
 // sessions is the folder of all sessions of this account on a shared repository.

@@ -202,6 +202,9 @@ setting() { # NAME VALUE WHY
   [ "$(bare config --local --get "$1" || true)" = "$2" ] || fix "$3" bare config --local "$1" "$2"
 }
 
+# settled TEST…: find in the repository, without what a commit is just bringing in.
+settled() { find "$dir" \( -name 'tmp_objdir-*' -o -name '*.lock' \) -prune -o "$@"; }
+
 # rights: with umask 077 new objects follow core.sharedRepository; "group" would
 # leave readers outside the group without them.
 rights() {
@@ -211,15 +214,18 @@ rights() {
   setting receive.denyDeletes true "branches could be deleted"
   setting gc.auto 0 "automatic clean-up could take objects that a view borrows: it is for the owner to run"
   setting core.logAllRefUpdates false "reflogs of a bare repository belong to whoever writes them first"
+  # What a commit that died left behind; younger ones may still be at work.
+  odd=$(find "$dir/objects" -mindepth 1 -maxdepth 1 -name 'tmp_objdir-*' -mmin +60 -print -quit)
+  [ -z "$odd" ] || fix "a commit that died left objects behind ($odd)" find "$dir/objects" -mindepth 1 -maxdepth 1 -name 'tmp_objdir-*' -mmin +60 -exec rm -rf {} +
   [ -n "$write_group" ] || return 0
-  odd=$(find "$dir" ! -group "$write_group" -print -quit 2>/dev/null || true)
+  odd=$(settled ! -group "$write_group" -print -quit 2>/dev/null || true)
   [ -z "$odd" ] || fix "not all of it belongs to the group $write_group ($odd)" chgrp -R -- "$write_group" "$dir"
-  odd=$(find "$dir" -mindepth 1 -type d ! -perm -2775 -print -quit)
-  [ -z "$odd" ] || fix "folders do not pass on their group ($odd)" find "$dir" -mindepth 1 -type d -exec chmod 2775 {} +
-  odd=$(find "$dir" -type f -path '*/objects/*' ! -perm 0444 -print -quit)
-  [ -z "$odd" ] || fix "objects are not readable to all, or writable ($odd)" find "$dir" -type f -path '*/objects/*' -exec chmod 0444 {} +
-  odd=$(find "$dir" -type f ! -path '*/objects/*' ! -path '*/hooks/*' ! -perm 0664 -print -quit)
-  [ -z "$odd" ] || fix "files are not writable by the group ($odd)" find "$dir" -type f ! -path '*/objects/*' ! -path '*/hooks/*' -exec chmod 0664 {} +
+  odd=$(settled -mindepth 1 -type d ! -perm -2775 -print -quit)
+  [ -z "$odd" ] || fix "folders do not pass on their group ($odd)" settled -mindepth 1 -type d -exec chmod 2775 {} +
+  odd=$(settled -type f -path '*/objects/*' ! -perm 0444 -print -quit)
+  [ -z "$odd" ] || fix "objects are not readable to all, or writable ($odd)" settled -type f -path '*/objects/*' -exec chmod 0444 {} +
+  odd=$(settled -type f ! -path '*/objects/*' ! -path '*/hooks/*' ! -perm 0664 -print -quit)
+  [ -z "$odd" ] || fix "files are not writable by the group ($odd)" settled -type f ! -path '*/objects/*' ! -path '*/hooks/*' -exec chmod 0664 {} +
   if [ -z "$read_group" ]; then
     [ "$(stat -c %a -- "$dir")" = 2775 ] || fix "the folder itself is not 2775" chmod 2775 "$dir"
     return 0

@@ -3,15 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -163,19 +159,37 @@ func (p *person) start() *client {
 
 func (s *client) call(tool string, args map[string]any) (text, kind string) {
 	s.t.Helper()
-	r, err := s.CallTool(context.Background(), &mcp.CallToolParams{Name: tool, Arguments: args})
+	text, kind, _ = s.answer(tool, args)
+	return text, kind
+}
+
+// answer calls a tool that must be answered, and returns the structure, too.
+func (s *client) answer(tool string, args map[string]any) (text, kind string, data []byte) {
+	s.t.Helper()
+	text, kind, data, err := s.try(tool, args)
 	if err != nil {
 		s.t.Fatalf("%s %s: %v\n%s", s.name, tool, err, s.log)
 	}
+	return text, kind, data
+}
+
+// try calls a tool whose worker may die over it.
+func (s *client) try(tool string, args map[string]any) (text, kind string, data []byte, err error) {
+	r, err := s.CallTool(context.Background(), &mcp.CallToolParams{Name: tool, Arguments: args})
+	if err != nil {
+		return "", "", nil, err
+	}
+	if data, err = json.Marshal(r.StructuredContent); err != nil {
+		return "", "", nil, err
+	}
 	if r.IsError {
-		raw, _ := json.Marshal(r.StructuredContent)
 		var body struct{ Error struct{ Kind string } }
-		if err := json.Unmarshal(raw, &body); err != nil || body.Error.Kind == "" {
-			s.t.Fatalf("%s %s: a failure without a kind: %s", s.name, tool, raw)
+		if err := json.Unmarshal(data, &body); err != nil || body.Error.Kind == "" {
+			return "", "", nil, fmt.Errorf("a failure without a kind: %s", data)
 		}
 		kind = body.Error.Kind
 	}
-	return r.Content[0].(*mcp.TextContent).Text, kind
+	return r.Content[0].(*mcp.TextContent).Text, kind, data, nil
 }
 
 // must runs a tool that must end with the given kind ("" for success) and say
@@ -231,21 +245,39 @@ func TestStoryOfThreeAccounts(t *testing.T) {
 	bob := st.person("bob", 21002, usersGroup)
 	alice.must("", "status", nil, "uid 21001", "groups [100]")
 	st.person("mallory", 21004).start().must("refused", "list_packages", nil, "may not read the shared repository")
-	st.play(alice, bob.start,
-		func(c *client) { _ = c.cmd.Process.Kill() },
-		st.person("carol", 21003, gamesGroup).start)
-	if log := st.git("log", "--format=%an <%ae>", "-2", "main"); log != "alice <alice@example.com>\nalice <alice@example.com>" {
-		t.Errorf("authors:\n%s", log)
-	}
+	st.play(cast{
+		alice: alice, bob: bob.start, window: func(c *client) *client { return c },
+		kill:  func(c *client) { _ = c.cmd.Process.Kill() },
+		carol: st.person("carol", 21003, gamesGroup).start,
+	})
 	check()
 }
 
-// play is the life of a shared code base. kill ends a worker without a word;
-// reader opens a session of an account that may read the repository and no more.
-func (s *stage) play(alice *client, asBob func() *client, kill func(*client), reader func() *client) {
+// cast is who plays the story.
+type cast struct {
+	alice  *client
+	bob    func() *client        // opens a session
+	window func(*client) *client // opens another window of bob's, or returns the one he has
+	kill   func(*client)         // ends the worker without a word
+	carol  func() *client        // may read the repository and no more
+}
+
+// play is the life of a shared code base.
+func (s *stage) play(who cast) {
+	bob := who.bob()
+	s.bothCommit(who.alice, bob)
+	s.bothWant(who.alice, bob)
+	s.unseen(who.alice, bob)
+	s.twoWindows(bob, who.window(bob))
+	s.lostWork(bob, who)
+	s.mayRead(who.carol())
+	s.git("fsck", "--strict")
+}
+
+// bothCommit: alice reads, edits and tests a function; bob does the same to
+// another one of the same file; the merged file holds both.
+func (s *stage) bothCommit(alice, bob *client) {
 	t := s.t
-	bob := asBob()
-	// Alice reads, edits and tests a function; bob does the same to another one of the same file.
 	alice.must("", "get_function_source", args{"name": "greet.Short.Greet"}, "return \"Hi \" + name")
 	alice.must("", "define_function", fn("func (Short) Greet(name string) string {\n\treturn \"Hey \" + name\n}"), "Replaced", "[session] 1 uncommitted change in 1 file")
 	alice.must("testFailure", "run_tests", args{"package": "greet"}, "TestAll")
@@ -254,19 +286,21 @@ func (s *stage) play(alice *client, asBob func() *client, kill func(*client), re
 	alice.must("", "run_tests", args{"package": "greet"}, "1 passed, 0 failed")
 	bob.must("", "get_function_source", args{"name": "greet.All"})
 	bob.must("", "define_function", fn("func All(g Greeter, names ...string) []string {\n\tout := make([]string, 0, len(names))\n\tfor _, n := range names {\n\t\tout = append(out, g.Greet(n))\n\t}\n\treturn out\n}"))
+	bob.must("", "run_tests", args{"package": "greet"}, "1 passed, 0 failed")
 	alice.must("", "commit", args{"message": "Greet like friends"}, "Committed")
 	bob.must("", "commit", nil, "Committed", "Merged with 1 commit of others")
 	merged := s.git("show", "main:greet/greet.go")
 	if !strings.Contains(merged, `return "Hey " + name`) || !strings.Contains(merged, "make([]string, 0, len(names))") {
 		t.Errorf("merged:\n%s", merged)
 	}
-	authors := strings.Split(s.git("log", "--format=%an: %s", "-2", "main"), "\n")
-	if !strings.HasPrefix(strings.ToLower(authors[0]), "bob") || !strings.HasSuffix(authors[0], ": Change All") ||
-		!strings.HasPrefix(strings.ToLower(authors[1]), "alice") || !strings.HasSuffix(authors[1], ": Greet like friends") {
-		t.Errorf("authors: %q", authors)
+	if got := s.git("log", "--format=%an <%ae> %cn: %s", "-2", "main"); got != "bob <bob@example.com> bob: Change All\nalice <alice@example.com> alice: Greet like friends" {
+		t.Errorf("authors:\n%s", got)
 	}
+}
 
-	// Both edit one function: the second commit is a conflict that names the first.
+// bothWant: both edit one function; the second commit is a conflict that names
+// the first, and costs nothing.
+func (s *stage) bothWant(alice, bob *client) {
 	alice.must("", "refresh", nil)
 	for who, c := range map[string]*client{"alice": alice, "bob": bob} {
 		c.must("", "get_function_source", args{"name": "greet.Polite.Greet"})
@@ -274,126 +308,132 @@ func (s *stage) play(alice *client, asBob func() *client, kill func(*client), re
 	}
 	alice.must("", "commit", nil)
 	head := s.git("rev-parse", "main")
-	author, _, _ := strings.Cut(authors[1], ":")
-	bob.must("conflict", "commit", nil, "by "+author, head[:10], "Polite.Greet", "[session] 1 uncommitted change")
+	bob.must("conflict", "commit", nil, "by alice", head[:10], "Polite.Greet", "[session] 1 uncommitted change")
 	bob.must("conflict", "refresh", nil, "Polite.Greet")
 	bob.must("", "get_function_source", args{"name": "greet.Polite.Greet"}, `return "bob"`) // his work is kept
 	bob.must("", "abort", nil, "Discarded greet/greet.go (Polite.Greet)")
+	if now := s.git("rev-parse", "main"); now != head {
+		s.t.Errorf("the branch moved from %s to %s", head, now)
+	}
+	bob.must("", "get_function_source", args{"name": "greet.Polite.Greet"}, `return "alice"`) // and he is free
+}
 
-	// A blind write is refused; after a refresh a stale read is, until it is read again.
-	bob.must("refused", "define_function", fn("func (p Polite) Greet(name string) string { return name }"), "read it again")
+// unseen: a blind write is refused; after a refresh a stale read is, until the
+// declaration is read again.
+func (s *stage) unseen(alice, bob *client) {
 	bob.must("refused", "delete_type", args{"type": "greet.Short"}, "has not read it")
-	bob.must("", "get_function_source", args{"name": "greet.Polite.Greet"})
+	bob.must("refused", "define_function", fn("func (Short) Greet(name string) string { return name }"), "has not read it", "get_function_source")
 	alice.must("", "define_function", fn("func (p Polite) Greet(name string) string { return \"Dear \" + name }"))
 	alice.must("", "commit", nil)
 	bob.must("", "refresh", nil, "[view] refresh changed 1 declaration that you had read", "Polite.Greet")
-	bob.must("refused", "define_function", fn("func (p Polite) Greet(name string) string { return name }"))
-	bob.must("", "get_function_source", args{"name": "greet.Polite.Greet"})
+	bob.must("refused", "define_function", fn("func (p Polite) Greet(name string) string { return name }"), "read it again")
+	bob.must("", "get_function_source", args{"name": "greet.Polite.Greet"}, `return "Dear "`)
 	bob.must("", "define_function", fn("func (p Polite) Greet(name string) string { return name }"))
+}
 
-	// Two windows of one person in two views.
-	bob.must("", "define_function", args{"package": "greet", "source": "func Second() {}", "view": "second"}, `opened a new view "second"`)
-	bob.must("notFound", "get_function_source", args{"name": "greet.Second"})
-	bob.must("", "abort", args{"view": "second"})
-	bob.must("", "get_function_source", args{"name": "greet.Polite.Greet"}, "return name") // untouched by the other's abort
+// twoWindows: one person works in two views, in one function even, and neither
+// sees the other's work.
+func (s *stage) twoWindows(first, second *client) {
+	in := func(a args) args { a["view"] = "second"; return a }
+	second.must("", "get_function_source", in(args{"name": "greet.Polite.Greet"}), `opened a new view "second"`, `return "Dear "`)
+	second.must("", "define_function", in(fn("func (p Polite) Greet(name string) string { return p.Title }")), `1 uncommitted change of view "second"`)
+	second.must("", "define_function", in(fn("func Second() {}")), `2 uncommitted changes of view "second"`)
+	first.must("notFound", "get_function_source", args{"name": "greet.Second"}, "[session] 1 uncommitted change in 1 file")
+	first.must("", "status", nil, `view "main"`, `view "second"`)
+	second.must("", "abort", in(args{}), "Discarded")
+	first.must("", "get_function_source", args{"name": "greet.Polite.Greet"}, "{ return name }") // untouched by the other's abort
+	second.must("", "define_function", in(fn("func Second() {}")))
+	second.must("", "commit", in(args{}), "Committed")
+	first.must("notFound", "get_function_source", args{"name": "greet.Second"}) // no tool moves a view but its own
+	first.must("", "refresh", nil)
+	first.must("", "get_function_source", args{"name": "greet.Second"})
+	first.must("", "get_function_source", args{"name": "greet.Polite.Greet"}, "{ return name }")
+}
 
-	// A session that dies in mid-work leaves its work behind.
-	kill(bob)
+// lostWork: a session that dies in mid-work leaves its work behind, and the next
+// one says where.
+func (s *stage) lostWork(bob *client, who cast) {
+	t := s.t
+	who.kill(bob)
 	bob.Close()
-	status := asBob().must("", "status", nil, "lost work: Lost work in 1 file of view main", "git --git-dir=")
-	dir, rest, _ := strings.Cut(status[strings.Index(status, "--git-dir=")+len("--git-dir="):], " show ")
+	bob = who.bob()
+	status := bob.must("", "status", nil, "lost work: Lost work in 1 file of view main", "git --git-dir=")
+	_, rest, _ := strings.Cut(status, "--git-dir=")
+	dir, rest, _ := strings.Cut(rest, " show ")
 	ref := strings.Fields(rest)[0]
-	if got := toolsettest.Git(t, s.dir, "-c", "safe.directory=*", "--git-dir="+dir, "show", ref+":greet/greet.go"); !strings.Contains(got, "{ return name }") {
-		t.Errorf("the lost work is not in %s %s:\n%s", dir, ref, got)
+	show := func(what string) string {
+		t.Helper()
+		return toolsettest.Git(t, s.dir, "-c", "safe.directory=*", "--git-dir="+dir, "show", what)
 	}
+	// What is kept applies as a patch, and goes back through the tools.
+	clone := filepath.Join(s.dir, "rescued")
+	toolsettest.Git(t, s.dir, "-c", "safe.directory=*", "clone", "--quiet", s.repo, clone)
+	patch := filepath.Join(s.dir, "lost.patch")
+	if err := os.WriteFile(patch, []byte(show(ref)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	toolsettest.Git(t, clone, "apply", patch)
+	src := show(ref + ":greet/greet.go")
+	if got, err := os.ReadFile(filepath.Join(clone, "greet/greet.go")); err != nil || strings.TrimSpace(string(got)) != strings.TrimSpace(src) {
+		t.Errorf("the patch makes of the file, %v:\n%s", err, got)
+	}
+	const lost = "func (p Polite) Greet(name string) string { return name }"
+	if !strings.Contains(src, lost) {
+		t.Fatalf("the lost work is not in %s %s:\n%s", dir, ref, src)
+	}
+	bob.must("", "get_function_source", args{"name": "greet.Polite.Greet"}, `return "Dear "`)
+	bob.must("", "define_function", fn(lost))
+	bob.must("", "commit", args{"message": "Get it back"}, "Committed")
+	if got := s.git("show", "main:greet/greet.go"); strings.TrimSpace(got) != strings.TrimSpace(src) {
+		t.Errorf("what is committed is not what was lost:\n%s", got)
+	}
+}
 
-	// Carol may only read: she browses, edits and tests, and the file system refuses her commit.
-	carol := reader()
+// mayRead: carol browses, edits and tests, and the file system refuses her
+// commit, and nothing else.
+func (s *stage) mayRead(carol *client) {
+	head := s.git("rev-parse", "main")
 	carol.must("", "list_packages", nil, "example.com/sample/greet")
+	carol.must("", "find_references_to", args{"name": "greet.All"}, "main.go")
+	carol.must("", "get_function_source", args{"name": "greet.All"})
 	carol.must("", "define_function", fn("func Carol() int { return 1 }"), "Added")
 	carol.must("", "run_tests", args{"package": "greet"}, "passed")
 	carol.must("refused", "commit", nil, "may not write to the shared repository", "Git said", "[session]")
 	carol.must("", "get_function_source", args{"name": "greet.Carol"}) // kept
-	s.git("fsck", "--strict")
+	carol.must("", "refresh", nil)
+	if now := s.git("rev-parse", "main"); now != head {
+		s.t.Errorf("the branch moved from %s to %s", head, now)
+	}
 }
 
 // TestStoryThroughTheFrontEnd plays the same story over TLS with bearer tokens.
-// scripts/test-toolsets.sh starts the server and sets the environment.
+// scripts/test-toolsets.sh makes the accounts. Alice's client speaks the legacy
+// era, everybody else's the modern one, where two windows share a worker.
 func TestStoryThroughTheFrontEnd(t *testing.T) {
-	url := os.Getenv("GATEHOUSE_STORY_URL")
-	if url == "" {
+	repo := os.Getenv("GATEHOUSE_STORY_REPOSITORY")
+	if repo == "" {
 		t.Skip("scripts/test-toolsets.sh runs it")
 	}
-	pem, err := os.ReadFile(os.Getenv("GATEHOUSE_STORY_CA"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
-	st := &stage{t: t, dir: t.TempDir(), repo: os.Getenv("GATEHOUSE_STORY_REPOSITORY")}
-	connect := func(name string) *client {
-		t.Helper()
-		c := &client{person: &person{stage: st, name: name}, log: &bytes.Buffer{}}
-		tr := http.DefaultTransport.(*http.Transport).Clone()
-		tr.TLSClientConfig = &tls.Config{RootCAs: roots}
-		hc := &http.Client{Transport: bearer{os.Getenv("GATEHOUSE_STORY_TOKEN_" + name), tr}}
-		c.ClientSession, err = mcp.NewClient(&mcp.Implementation{Name: "story", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: hc}, nil)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		t.Cleanup(func() { c.Close() })
-		return c
-	}
-	alice := connect("alice")
+	h := newHost(t, repo)
+	alice := h.connect("alice", legacy)
 	list, err := alice.ListTools(t.Context(), nil)
 	if err != nil || len(list.Tools) != 31 {
 		t.Fatalf("%d tools, %v", len(list.Tools), err)
 	}
-	alice.must("", "status", nil, "account gatehouse-alice")
-	asBob := func() *client { return connect("bob") }
-	st.play(alice, asBob, endWorker, func() *client { // from now on bob may only read
-		for _, change := range [][]string{{"-d", "gatehouse-bob", "users"}, {"-a", "gatehouse-bob", "games"}} {
-			if out, err := exec.Command("gpasswd", change...).CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
+	h.worker(alice)
+	h.play(cast{
+		alice: alice,
+		bob:   func() *client { return h.connect("bob", modern) },
+		window: func(bob *client) *client {
+			second := h.connect("bob", modern)
+			if a, b := h.worker(bob), h.worker(second); a != b {
+				t.Errorf("bob's two windows have the workers %d and %d", a, b)
 			}
-		}
-		// A worker gets its groups when it starts, and requests of the modern era share one.
-		old := asBob()
-		endWorker(old)
-		old.Close()
-		return asBob()
+			return second
+		},
+		kill:  func(bob *client) { h.end(h.worker(bob)) },
+		carol: func() *client { return h.connect("carol", modern) },
 	})
-}
-
-// endWorker kills the worker behind a session and waits until the monitor has
-// reaped it and told the front end.
-func endWorker(c *client) {
-	m := regexp.MustCompile(`worker pid (\d+)`).FindStringSubmatch(c.must("", "status", nil, "account gatehouse-"+c.name))
-	pid, err := strconv.Atoi(m[1])
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		c.t.Fatal(err)
-	}
-	for range 200 {
-		if syscall.Kill(pid, 0) != nil {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	time.Sleep(200 * time.Millisecond)
-}
-
-type bearer struct {
-	token string
-	next  http.RoundTripper
-}
-
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+b.token)
-	return b.next.RoundTrip(r)
 }
 
 // TestEndsCleanly: whatever ends a worker, nothing of it is left.

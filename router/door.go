@@ -254,7 +254,8 @@ func (d *Door) audited(next http.Handler) http.Handler {
 					fault = nil
 				}
 			}
-			v.line.Duration = time.Since(v.start)
+			v.line.At = time.Now()
+			v.line.Duration = v.line.At.Sub(v.start)
 			d.cfg.Audit.Request(&v.line)
 			v.forget()
 			visits.Put(v)

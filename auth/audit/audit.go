@@ -6,6 +6,7 @@ package audit
 import (
 	"io"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -25,6 +26,7 @@ type Line struct {
 	Status   int
 	Bytes    int64 // of the response's body
 	Duration time.Duration
+	At       time.Time // when it was finished
 
 	Principal identity.Principal // zero: unknown
 	Account   string             // where a worker was started
@@ -35,16 +37,39 @@ type Line struct {
 }
 
 // Log writes lines. The zero Log writes nothing.
-type Log struct{ out zerolog.Logger }
+type Log struct {
+	out    zerolog.Logger
+	second *atomic.Pointer[second] // the last that was written
+}
+
+// second is how a second is written in lines.
+type second struct {
+	unix int64
+	text string
+}
 
 // New returns a Log that writes JSON lines to w.
 func New(w io.Writer) Log {
-	return Log{out: zerolog.New(w).With().Timestamp().Logger()}
+	return Log{out: zerolog.New(w), second: new(atomic.Pointer[second])}
+}
+
+// at writes a time as zerolog does. Lines come in thousands a second, and all of one
+// second have the same.
+func (l *Log) at(t time.Time) string {
+	s := l.second.Load()
+	if s == nil || s.unix != t.Unix() {
+		s = &second{t.Unix(), t.Format(zerolog.TimeFieldFormat)}
+		l.second.Store(s)
+	}
+	return s.text
 }
 
 // Request writes the line of a finished request. Refusals that say that
 // something is wrong on our side are warnings.
 func (l *Log) Request(r *Line) {
+	if l.second == nil {
+		return
+	}
 	e := l.out.Info()
 	if r.Status >= 500 {
 		e = l.out.Warn()
@@ -59,7 +84,7 @@ func (l *Log) Request(r *Line) {
 			e.Str(f.name, f.value)
 		}
 	}
-	e.Msg("request")
+	e.Str(zerolog.TimestampFieldName, l.at(r.At)).Msg("request")
 }
 
 // host strips the port, which tells nothing, from a network address.

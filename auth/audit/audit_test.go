@@ -18,7 +18,7 @@ func TestLineHasTheFieldsThatAreSet(t *testing.T) {
 	l := New(&out)
 	l.Request(&Line{
 		Remote: "192.0.2.7:4711", Protocol: "HTTP/2.0", Method: "POST", Path: "/mcp", Status: 403,
-		Bytes: 12, Duration: 1500 * time.Microsecond,
+		Bytes: 12, Duration: 1500 * time.Microsecond, At: time.Unix(1700000000, 5e8).UTC(),
 		Principal: identity.Principal{Issuer: "https://id.test", Subject: "alice", Client: "cli"},
 		Message:   "initialize", Kind: "noAccount", Reason: "no entry in the accounts file",
 	})
@@ -27,7 +27,7 @@ func TestLineHasTheFieldsThatAreSet(t *testing.T) {
 		t.Fatalf("line is not JSON: %v: %s", err, out.Bytes())
 	}
 	want := map[string]any{
-		"level": "info", "remote": "192.0.2.7", "proto": "HTTP/2.0", "method": "POST", "path": "/mcp", "status": 403.0,
+		"time": "2023-11-14T22:13:20Z", "level": "info", "remote": "192.0.2.7", "proto": "HTTP/2.0", "method": "POST", "path": "/mcp", "status": 403.0,
 		"bytes": 12.0, "us": 1500.0, "iss": "https://id.test", "sub": "alice", "client": "cli",
 		"rpc": "initialize", "kind": "noAccount", "reason": "no entry in the accounts file", "message": "request",
 	}
@@ -41,6 +41,30 @@ func TestLineHasTheFieldsThatAreSet(t *testing.T) {
 			t.Errorf("%s is there though it is empty", absent)
 		}
 	}
+}
+
+// TestTimeOfALine: each line has the second in which its request was finished.
+func TestTimeOfALine(t *testing.T) {
+	var out bytes.Buffer
+	l := New(&out)
+	start := time.Unix(1700000000, 0).UTC()
+	want := []string{}
+	for _, ms := range []int{0, 999, 1000, 400, 3600000, 3600001} {
+		at := start.Add(time.Duration(ms) * time.Millisecond)
+		want = append(want, at.Format(time.RFC3339))
+		l.Request(&Line{At: at})
+	}
+	for i, line := range bytes.Split(bytes.TrimSpace(out.Bytes()), []byte("\n")) {
+		var got struct{ Time string }
+		if err := json.Unmarshal(line, &got); err != nil || i >= len(want) || got.Time != want[i] {
+			t.Errorf("line %d: %s, want %s", i, line, want[i])
+		}
+	}
+}
+
+func TestZeroLogWritesNothing(t *testing.T) {
+	var l Log
+	l.Request(&Line{Method: "POST"})
 }
 
 func TestLineIsOneLineWhateverTheClientSent(t *testing.T) {
@@ -173,6 +197,7 @@ func BenchmarkRequest(b *testing.B) {
 		Principal: identity.Principal{Issuer: "https://id.test", Subject: "alice", Client: "cli"}, Session: "abcdefgh", Message: "tools/call"}
 	b.ReportAllocs()
 	for b.Loop() {
+		line.At = time.Now()
 		l.Request(&line)
 	}
 }

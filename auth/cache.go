@@ -28,9 +28,14 @@ type cacheKey = [sha256.Size]byte
 type cache struct {
 	mu      sync.Mutex // guards all below
 	entries map[cacheKey]*entry
-	free    []entry // not yet used, so that a full cache allocates no more
+	free    []entry // made and not yet used
+	left    int     // to be made yet; a full cache allocates no more
 	ring    entry   // ring.next is the newest, ring.prev the oldest
 }
+
+// entriesAtOnce is how many entries are made at a time: few gates see as many callers
+// as they could remember, and the collector looks at all that there are.
+const entriesAtOnce = 64
 
 type entry struct {
 	verdict
@@ -39,7 +44,7 @@ type entry struct {
 }
 
 func newCache(size int) *cache {
-	c := &cache{entries: make(map[cacheKey]*entry, size), free: make([]entry, size)}
+	c := &cache{entries: map[cacheKey]*entry{}, left: size}
 	c.ring.prev, c.ring.next = &c.ring, &c.ring
 	return c
 }
@@ -69,6 +74,10 @@ func (c *cache) put(k cacheKey, v verdict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.entries[k]
+	if !ok && len(c.free) == 0 && c.left > 0 {
+		c.free = make([]entry, min(c.left, entriesAtOnce))
+		c.left -= len(c.free)
+	}
 	switch {
 	case ok:
 		e.unlink()

@@ -52,7 +52,7 @@ func readBody(v *visit, r *http.Request, limit int64) (*[]byte, *refusal) {
 			return nil, unread(v, r, err)
 		}
 	}
-	if d != nil {
+	if d != nil && r.ProtoMajor != 1 { // of HTTP/1 net/http lifts the limit at the body's end
 		d.SetReadDeadline(time.Time{})
 	}
 	return p, nil

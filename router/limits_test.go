@@ -75,6 +75,24 @@ func TestWriteLimitIsLifted(t *testing.T) {
 	}
 }
 
+// TestBodyLimitIsLifted: the limit of a body says nothing about the call, however long
+// that takes.
+func TestBodyLimitIsLifted(t *testing.T) {
+	r := newRig(t, echoing())
+	r.door.pace.body = 100 * time.Millisecond
+	for version := range r.clients {
+		token := r.mint()
+		id := r.initialize(version, token)
+		for _, unknown := range []bool{false, true} {
+			q := post("/mcp", tool("7", "echo", `{"text":"x","ms":300}`), headers(token, "Mcp-Session-Id", id, "Accept", "application/json"))
+			q.unknown = unknown
+			if resp, body := r.do(version, q); resp.StatusCode != 200 || !strings.Contains(body, texts("7", "x")) {
+				t.Errorf("%s, length unknown %v: %d %q", version, unknown, resp.StatusCode, body)
+			}
+		}
+	}
+}
+
 // TestSlowBody: a body that does not come is not waited for.
 func TestSlowBody(t *testing.T) {
 	r := newRig(t, echoing())

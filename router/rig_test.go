@@ -112,6 +112,7 @@ func (r *rig) serve(withTLS bool) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	ln = Limit(ln, 1<<10)
 	r.addr = ln.Addr().String()
 	var certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	pool := x509.NewCertPool()

@@ -133,9 +133,8 @@ type deadliner interface {
 	SetWriteDeadline(time.Time) error
 }
 
-// arm limits how long what is written next may be blocked. After a response the
-// limit stays on until the connection is idle (see liftLimits), so that what is
-// flushed after the handler is limited as well.
+// arm limits how long what is written next may be blocked. After a response net/http
+// lifts the limit, once it has flushed what it holds.
 func (v *visit) arm() {
 	if d, ok := v.ResponseWriter.(deadliner); ok {
 		d.SetWriteDeadline(time.Now().Add(v.pace.blocked)) // without support there is no limit

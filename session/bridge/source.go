@@ -7,6 +7,8 @@ import (
 	"os"
 	"runtime"
 	"syscall"
+
+	"gatehouse/session/rawio"
 )
 
 // errLine says that a line is longer than the limit.
@@ -21,7 +23,7 @@ const maxTurn = 64 << 10
 // bytes in it: an idle pipe costs no buffer.
 type source struct {
 	src io.Reader
-	raw syscall.RawConn // nil: src is no file
+	raw syscall.RawConn // nil: src is no file that does not block
 	try func(fd uintptr) bool
 
 	buf   *Buffer // what was read and not consumed; nil when nothing
@@ -36,7 +38,7 @@ type source struct {
 func newSource(src io.Reader, limit int) *source {
 	s := &source{src: src, limit: limit}
 	if f, ok := src.(*os.File); ok {
-		if raw, err := f.SyscallConn(); err == nil {
+		if raw, err := f.SyscallConn(); err == nil && rawio.Ready(raw) {
 			s.raw, s.try = raw, s.tryRead
 		}
 	}
@@ -62,22 +64,18 @@ func (s *source) drop() {
 
 func (s *source) tryRead(fd uintptr) bool {
 	s.room()
-	for {
-		b := s.buf.B
-		n, err := syscall.Read(int(fd), b[len(b):cap(b)])
-		switch {
-		case err == syscall.EINTR:
-			continue
-		case err == syscall.EAGAIN:
-			s.turn = 0
-			s.drop()
-			return false // wait until there is something
-		case err == nil && n == 0:
-			err = io.EOF
-		}
-		s.n, s.err = max(n, 0), err
-		return true
+	b := s.buf.B
+	n, err := rawio.Read(fd, b[len(b):cap(b)])
+	switch {
+	case err == syscall.EAGAIN:
+		s.turn = 0
+		s.drop()
+		return false // wait until there is something
+	case err == nil && n == 0:
+		err = io.EOF
 	}
+	s.n, s.err = n, err
+	return true
 }
 
 // fill waits for bytes and appends them to the buffer.

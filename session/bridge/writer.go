@@ -6,6 +6,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"gatehouse/session/rawio"
 )
 
 // deadlineWriter is the worker's stdin.
@@ -20,7 +22,7 @@ type deadlineWriter interface {
 // because the last line may be half there.
 type writer struct {
 	dst     deadlineWriter
-	raw     syscall.RawConn // nil: dst is no file
+	raw     syscall.RawConn // nil: dst is no file that does not block
 	timeout time.Duration
 	try     func(fd uintptr) bool // w.tryWrite, bound once
 	failed  error                 // of an earlier write
@@ -34,7 +36,7 @@ type writer struct {
 func newWriter(dst deadlineWriter, timeout time.Duration) *writer {
 	w := &writer{dst: dst, timeout: timeout}
 	if f, ok := dst.(*os.File); ok {
-		if raw, err := f.SyscallConn(); err == nil {
+		if raw, err := f.SyscallConn(); err == nil && rawio.Ready(raw) {
 			w.raw, w.try = raw, w.tryWrite
 		}
 	}
@@ -44,16 +46,13 @@ func newWriter(dst deadlineWriter, timeout time.Duration) *writer {
 // tryWrite writes what the pipe takes now; it never waits.
 func (w *writer) tryWrite(fd uintptr) bool {
 	for w.n < len(w.p) {
-		n, err := syscall.Write(int(fd), w.p[w.n:])
-		switch {
-		case err == syscall.EINTR:
-		case err == syscall.EAGAIN:
+		n, err := rawio.Write(fd, w.p[w.n:])
+		w.n += n
+		if err != nil {
+			if err != syscall.EAGAIN {
+				w.err = err
+			}
 			return true
-		case err != nil:
-			w.err = err
-			return true
-		default:
-			w.n += n
 		}
 	}
 	return true

@@ -29,12 +29,13 @@ func BenchmarkPost(b *testing.B) {
 		if withToken {
 			name = "token"
 		}
-		b.Run(name, func(b *testing.B) { benchmarkPost(b, withToken) })
+		b.Run(name, func(b *testing.B) { benchmarkPost(b, withToken, false) })
+		b.Run(name+", modern", func(b *testing.B) { benchmarkPost(b, withToken, true) })
 	}
 }
 
-func benchmarkPost(b *testing.B, withToken bool) {
-	post := postRig(b, withToken, fastLines)
+func benchmarkPost(b *testing.B, withToken, modern bool) {
+	post := postRig(b, withToken, modern, fastLines)
 	b.ReportAllocs()
 	for b.Loop() {
 		post()
@@ -49,17 +50,19 @@ func TestAllocationsOfAPost(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	for _, withToken := range []bool{false, true} {
-		post := postRig(t, withToken, fastLines)
-		post() // fills the pools
-		if n := testing.AllocsPerRun(300, post); n > 2 {
-			t.Errorf("%v allocations a call (with a token: %v), the limit is 2", n, withToken)
+		for _, modern := range []bool{false, true} {
+			post := postRig(t, withToken, modern, fastLines)
+			post() // fills the pools
+			if n := testing.AllocsPerRun(300, post); n > 2 {
+				t.Errorf("%v allocations a call (with a token: %v, modern: %v), the limit is 2", n, withToken, modern)
+			}
 		}
 	}
 }
 
 // postRig returns what makes one tools/call through a door, in a session that is
-// open, and wants the answer.
-func postRig(tb testing.TB, withToken bool, worker func(*sessiontest.Process) int) func() {
+// open or, modern, without one, and wants the answer.
+func postRig(tb testing.TB, withToken, modern bool, worker func(*sessiontest.Process) int) func() {
 	issuer := newIssuer()
 	var gate auth.Gate = auth.Loopback{}
 	if withToken {
@@ -83,14 +86,19 @@ func postRig(tb testing.TB, withToken bool, worker func(*sessiontest.Process) in
 	}
 	h := headers(issuer.Mint())
 	w := &nullWriter{h: http.Header{}}
-	door.ServeHTTP(w, benchRequest(h, initBody))
-	id := w.h.Get("Mcp-Session-Id")
-	if id == "" {
-		tb.Fatal("no session")
-	}
-	h.Set("Mcp-Session-Id", id)
-	h.Set("Mcp-Protocol-Version", "2025-06-18")
 	body := tool("7", "echo", `{"text":"hello"}`)
+	if modern {
+		h = modernHeaders(issuer.Mint(), "tools/call", "echo")
+		body = modernBody("7", "tools/call", `,"name":"echo","arguments":{"text":"hello"}`)
+	} else {
+		door.ServeHTTP(w, benchRequest(h, initBody))
+		id := w.h.Get("Mcp-Session-Id")
+		if id == "" {
+			tb.Fatal("no session")
+		}
+		h.Set("Mcp-Session-Id", id)
+		h.Set("Mcp-Protocol-Version", "2025-06-18")
+	}
 	req := benchRequest(h, body)
 	reader := strings.NewReader(body)
 	req.Body = io.NopCloser(reader)
@@ -139,8 +147,11 @@ func fastLines(p *sessiontest.Process) int {
 			continue
 		}
 		out = append(append(append(out[:0], `{"jsonrpc":"2.0","id":`...), msg.IDBytes()...), `,"result":{`...)
-		if msg.Is("initialize") {
+		switch {
+		case msg.Is("initialize"):
 			out = append(out, `"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"t","version":"1"}`...)
+		case msg.Is("server/discover"):
+			out = append(out, `"supportedVersions":["2026-07-28"],"capabilities":{}`...)
 		}
 		if _, err := p.Out.Write(append(out, "}}\n"...)); err != nil {
 			return 1

@@ -97,16 +97,16 @@ func checkModern(h http.Header, m *jsonrpc.Message, acc accepted) *refusal {
 	refuse := func(k kind, text, reason string) *refusal {
 		return &refusal{kind: k, text: text, reason: reason, id: m.IDBytes(), modern: true}
 	}
-	version := string(jsonrpc.Unquote(m.MetaProtocolVersion.Of(m.Raw)))
+	version := jsonrpc.Unquote(m.MetaProtocolVersion.Of(m.Raw))
 	if !says(h["Mcp-Protocol-Version"], version) {
 		return refuse(kindHeader, "MCP-Protocol-Version must be there once and equal the version in _meta", "version header differs")
 	}
-	if version != era.Modern {
+	if string(version) != era.Modern {
 		ref := refuse(kindVersion, "", "version not served statelessly")
-		ref.requested = printable(version)
+		ref.requested = printable(string(version))
 		return ref
 	}
-	if !says(h["Mcp-Method"], string(m.Method())) {
+	if !says(h["Mcp-Method"], m.Method()) {
 		return refuse(kindHeader, "Mcp-Method must be there once and equal the method", "method header differs")
 	}
 	if span := named(m); span.Present() {
@@ -140,8 +140,8 @@ func named(m *jsonrpc.Message) jsonrpc.Span {
 }
 
 // says reports whether a header was sent once with exactly that value.
-func says(fields []string, value string) bool {
-	return len(fields) == 1 && strings.Trim(fields[0], " \t") == value
+func says(fields []string, value []byte) bool {
+	return len(fields) == 1 && strings.Trim(fields[0], " \t") == string(value)
 }
 
 // The sentinel around values that no header can hold as they are (2026-07-28,
@@ -180,7 +180,7 @@ func checkParams(r *http.Request, sess *session.Session, m *jsonrpc.Message) *re
 	if !m.Is("tools/call") {
 		return nil
 	}
-	for _, p := range sess.ToolParams(r.Context(), string(jsonrpc.Unquote(m.Name.Of(m.Raw)))) {
+	for _, p := range sess.ToolParams(r.Context(), jsonrpc.Unquote(m.Name.Of(m.Raw))) {
 		fields := r.Header[http.CanonicalHeaderKey("Mcp-Param-"+p.Name)]
 		argument := p.Argument(m.Arguments.Of(m.Raw))
 		if argument == nil && len(fields) == 0 {

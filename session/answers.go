@@ -34,7 +34,7 @@ func (t *Table) Answer(server uint16, c Caller, m *jsonrpc.Message) ([]byte, boo
 	if !discover && !(m.Is("tools/list") && firstPage(m)) {
 		return nil, false
 	}
-	k := key{c.Principal, server, "", sharedBy(c)}
+	k := key{c.Principal, server, "", string(appendShared(nil, c))}
 	t.mu.RLock()
 	live := t.sessions[k]
 	t.mu.RUnlock()

@@ -14,8 +14,7 @@ import (
 // legacyClient is what a legacy client's session at a modern worker keeps, because
 // the worker keeps nothing (guarded by Session.backLock where it changes).
 type legacyClient struct {
-	client  era.Client
-	level   []byte // of log messages, as a JSON string; nil: the client set none
+	client  *era.Client
 	subs    []string
 	lastAsk uint64
 	asking  map[uint64]*backward // by the id of a question
@@ -28,13 +27,13 @@ const maxRetries = 32
 // result becomes requests to the client on the call's own stream, and what it
 // answers becomes the retry.
 type backward struct {
-	s       *Session
-	call    *bridge.Call
-	request jsonrpc.Message // a copy; what the client sent
-	method  string
-	mode    Mode
-	signal  chan struct{} // one token: look again
-	retries int
+	s           *Session
+	call        *bridge.Call
+	request     jsonrpc.Message // a copy; what the client sent
+	mode        Mode
+	signal      chan struct{} // one token: look again; made when there is something to wait for
+	retries     int
+	translation era.Translation
 
 	// Guarded by s.backLock.
 	queue   [][]byte          // questions on their way to the client
@@ -67,11 +66,7 @@ func (s *Session) toModern(ctx context.Context, x *Exchange, m *jsonrpc.Message,
 		x.other = &canned{refused(m, jsonrpc.CodeMethodNotFound, "tasks are not translated between protocol versions")}
 		return nil
 	}
-	copied, err := jsonrpc.Parse(bytes.Clone(m.Raw))
-	if err != nil {
-		return err
-	}
-	r := &backward{s: s, call: &x.call, request: copied, method: string(m.Method()), mode: mode, signal: make(chan struct{}, 1)}
+	r := &backward{s: s, call: &x.call, request: m.Over(bytes.Clone(m.Raw)), mode: mode}
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
@@ -90,7 +85,9 @@ func (s *Session) setLevel(m *jsonrpc.Message) Item {
 		return refused(m, jsonrpc.CodeInvalidParams, "unknown log level")
 	}
 	s.backLock.Lock()
-	s.legacy.level = bytes.Clone(level)
+	c := *s.legacy.client
+	c.Level = bytes.Clone(level)
+	s.legacy.client = era.NewClient(c)
 	s.backLock.Unlock()
 	return Item{Bytes: era.Result(m.IDBytes(), []byte("{}")), Final: true}
 }
@@ -137,21 +134,14 @@ func (s *Session) subscribe(ctx context.Context, m *jsonrpc.Message) Item {
 func (r *backward) begin(ctx context.Context) error {
 	s := r.s
 	s.backLock.Lock()
-	level := s.legacy.level
-	var more []jsonrpc.Member
+	client := s.legacy.client
+	r.translation = era.ToModern(r.request.Method(), client)
 	if r.retries > 0 {
-		more = append(more, jsonrpc.Member{Name: "inputResponses", Value: jsonrpc.AppendObject(nil, nil, nil, r.answers...)})
-		if r.state != nil {
-			more = append(more, jsonrpc.Member{Name: "requestState", Value: r.state})
-		}
+		r.translation.More = []jsonrpc.Member{{Name: "inputResponses", Value: jsonrpc.AppendObject(nil, nil, nil, r.answers...)}, {Name: "requestState", Value: r.state}}
 	}
 	r.answers, r.state = nil, nil
 	s.backLock.Unlock()
-	m, err := jsonrpc.ParseWorker(era.RequestToModern(&r.request, s.legacy.client, level, more...))
-	if err != nil {
-		return err
-	}
-	return s.b.Begin(ctx, r.call, &m, bridge.Options{Single: r.mode == ModeSingle, Log: era.LogLevel(level), Modern: true})
+	return s.b.Begin(ctx, r.call, &r.request, bridge.Options{Single: r.mode == ModeSingle, Log: era.LogLevel(client.Level), Modern: true, Translation: &r.translation})
 }
 
 func (r *backward) next(ctx context.Context, wait time.Duration) (Item, error) {
@@ -168,20 +158,22 @@ func (r *backward) next(ctx context.Context, wait time.Duration) (Item, error) {
 		if err != nil {
 			return Item{}, err
 		}
-		if !final {
-			return Item{Bytes: b}, nil
+		if !final || r.call.Translated() {
+			return Item{Bytes: b, Final: final, Code: r.call.Code()}, nil
 		}
 		m, err := jsonrpc.ParseWorker(b)
 		if err != nil {
 			return Item{}, err
 		}
-		if m.Result.Present() && string(jsonrpc.Unquote(jsonrpc.Value(m.Result.Of(m.Raw), "resultType"))) == "input_required" {
-			if refusal := r.questions(&m); refusal != nil {
-				return Item{Bytes: refusal, Final: true, Code: jsonrpc.CodeInternal}, nil
-			}
-			continue
+		refusal := []byte(nil)
+		if string(jsonrpc.Unquote(m.ResultType.Of(m.Raw))) == "input_required" {
+			refusal = r.questions(&m)
+		} else {
+			refusal = era.Error(r.request.IDBytes(), jsonrpc.CodeInternal, "the worker's result is of a type that this protocol version has not", nil)
 		}
-		return Item{Bytes: era.ResultToLegacy(&m, r.request.IDBytes(), r.method), Final: true, Code: r.call.Code()}, nil
+		if refusal != nil {
+			return Item{Bytes: refusal, Final: true, Code: jsonrpc.CodeInternal}, nil
+		}
 	}
 }
 
@@ -250,12 +242,12 @@ func (r *backward) questions(m *jsonrpc.Message) []byte {
 		return era.Error(id, jsonrpc.CodeInternal, "the worker asks again and again", nil)
 	case r.mode == ModeSingle && asks != nil:
 		return era.Error(id, jsonrpc.CodeInternal, "the worker has questions, and Accept does not admit events", nil)
-	case !era.Asks([]byte(r.method)):
+	case !era.Asks(r.request.Method()):
 		return era.Error(id, jsonrpc.CodeInternal, "the worker asks during a request that allows no questions", nil)
 	}
 	s.backLock.Lock()
 	defer s.backLock.Unlock()
-	r.waiting, r.kinds = map[uint64]string{}, map[uint64]string{}
+	r.waiting, r.kinds, r.signal = map[uint64]string{}, map[uint64]string{}, make(chan struct{}, 1)
 	r.state = bytes.Clone(m.RequestState.Of(m.Raw))
 	if s.legacy.asking == nil {
 		s.legacy.asking = map[uint64]*backward{}
@@ -292,7 +284,7 @@ func legacyQuestion(n uint64, method, params []byte, url bool) []byte {
 		params = []byte("{}")
 	}
 	if url {
-		params = jsonrpc.AppendObject(nil, params, func(name string) bool { return name == "elicitationId" },
+		params = jsonrpc.AppendObject(nil, params, func(name []byte) bool { return string(name) == "elicitationId" },
 			jsonrpc.Member{Name: "elicitationId", Value: []byte(`"` + string(digits) + `"`)})
 	}
 	out := jsonrpc.AppendObject(nil, nil, nil,

@@ -163,7 +163,7 @@ func (s *Session) welcomeModern(ctx context.Context, init *jsonrpc.Message) (g b
 		return g, err
 	}
 	params := init.Params.Of(init.Raw)
-	s.legacy.client = era.Client{Info: bytes.Clone(jsonrpc.Value(params, "clientInfo")), Capabilities: bytes.Clone(init.Capabilities.Of(init.Raw))}
+	s.legacy.client = era.NewClient(era.Client{Info: bytes.Clone(jsonrpc.Value(params, "clientInfo")), Capabilities: bytes.Clone(init.Capabilities.Of(init.Raw))})
 	if err := s.meet(ctx, answer); err != nil {
 		return g, err
 	}

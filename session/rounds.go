@@ -30,12 +30,13 @@ const (
 type round struct {
 	s      *Session
 	call   *bridge.Call
-	id     []byte // of the client's current request
-	method string
 	can    inputs
 	digest [32]byte
 	rounds int
 	single bool // the client takes the response alone
+
+	asks, lists bool // the method allows questions; it is tools/list
+	translation era.Translation
 
 	given   map[string][]byte // answers that came before the questions, by key
 	asked   map[string]int    // questions so far, by kind
@@ -105,6 +106,20 @@ func (i inputs) required() []byte {
 	return jsonrpc.AppendObject(nil, nil, nil, more...)
 }
 
+// toBridge are the capabilities of the bridge that let these kinds of questions through.
+func (i inputs) toBridge() (c bridge.Capability) {
+	if i&canSample != 0 {
+		c |= bridge.CanSample
+	}
+	if i&canRoots != 0 {
+		c |= bridge.CanListRoots
+	}
+	if i&(canForm|canURL) != 0 {
+		c |= bridge.CanElicit
+	}
+	return c
+}
+
 // fromBridge are the kinds of questions that a capability of the bridge stands for.
 func fromBridge(c bridge.Capability) (i inputs) {
 	if c&bridge.CanSample != 0 {
@@ -124,35 +139,37 @@ func (s *Session) round(ctx context.Context, x *Exchange, m *jsonrpc.Message, mo
 	if m.RequestState.Present() {
 		return s.resumeRound(ctx, m, mode)
 	}
-	r := &round{s: s, call: &x.call, asked: map[string]int{}, single: mode == ModeSingle}
+	r := &round{s: s, call: &x.call, single: mode == ModeSingle}
+	r.asks, r.lists = era.Asks(m.Method()), m.Is("tools/list")
+	r.translation = era.ToLegacy(m.Method(), &s.server)
 	o := r.take(m)
-	r.given = members(m.InputResponses.Of(m.Raw))
 	if err := s.wantLog(ctx, o.Log); err != nil {
 		if errors.Is(err, bridge.ErrGone) {
 			err = bridge.ErrUnsent // as far as the request goes
 		}
 		return nil, err
 	}
-	legacy, err := jsonrpc.Parse(era.RequestToLegacy(m))
-	if err != nil {
-		return nil, err
-	}
-	return r, s.b.Begin(ctx, r.call, &legacy, o)
+	return r, s.b.Begin(ctx, r.call, m, o)
 }
 
 // take makes m the client's current request, and says how its call is to be run.
 func (r *round) take(m *jsonrpc.Message) bridge.Options {
-	r.id, r.method = bytes.Clone(m.IDBytes()), string(m.Method())
-	r.digest, r.can = digest(m), inputsOf(m.MetaCapabilities.Of(m.Raw))
 	o := optionsOf(m, ModeStream)
-	if era.Asks(m.Method()) {
-		o.Can = bridge.DeclaredIn(m.MetaCapabilities.Of(m.Raw))
+	o.Translation = &r.translation
+	if r.asks {
+		r.digest = digest(m)
+		r.can = inputsOf(m.MetaCapabilities.Of(m.Raw))
+		o.Can = r.can.toBridge()
 	}
+	r.given = members(m.InputResponses.Of(m.Raw))
 	return o
 }
 
 // members copies the values of an object that are objects themselves.
 func members(object []byte) map[string][]byte {
+	if object == nil {
+		return nil
+	}
 	out := map[string][]byte{}
 	for name, value := range jsonrpc.Members(object) {
 		if len(value) > 0 && value[0] == '{' {
@@ -193,8 +210,7 @@ func (s *Session) resumeRound(ctx context.Context, m *jsonrpc.Message, mode Mode
 	}
 	r.parked, r.single = false, mode == ModeSingle
 	o := r.take(m)
-	r.call.Rebind(m.MetaProgressToken.Of(m.Raw), o)
-	r.given = members(m.InputResponses.Of(m.Raw))
+	r.call.Rebind(m.IDBytes(), m.MetaProgressToken.Of(m.Raw), o)
 	waiting := r.pending
 	r.pending = nil
 	for _, q := range waiting {
@@ -232,13 +248,13 @@ func (r *round) next(ctx context.Context, wait time.Duration) (Item, error) {
 			return r.park()
 		case err != nil:
 			return Item{}, err
+		case final:
+			return r.answer(b)
 		}
 		m, err := jsonrpc.ParseWorker(b)
 		switch {
 		case err != nil:
 			return Item{}, err
-		case final:
-			return r.answer(&m), nil
 		case m.Kind == jsonrpc.Request:
 			if err := r.question(ctx, &m); err != nil {
 				return Item{}, err
@@ -254,28 +270,38 @@ func (r *round) next(ctx context.Context, wait time.Duration) (Item, error) {
 }
 
 // answer is the worker's response as the client gets it.
-func (r *round) answer(m *jsonrpc.Message) Item {
+func (r *round) answer(b []byte) (Item, error) {
 	r.over = true
+	if r.lists {
+		r.s.t.answers.rememberTools(r.s.key, b, r.s.t.now())
+	}
 	denied := r.denied | fromBridge(r.call.Denied())
-	if asks := era.URLFirst(m); asks != nil && era.Asks([]byte(r.method)) {
+	if r.call.Translated() && r.rounds == 0 && denied == 0 {
+		return Item{Bytes: b, Final: true}, nil
+	}
+	m, err := jsonrpc.ParseWorker(b)
+	if err != nil {
+		return Item{}, err
+	}
+	if asks := era.URLFirst(&m); asks != nil && r.asks {
 		if r.can&canURL != 0 {
-			return r.urlFirst(asks)
+			return r.urlFirst(asks), nil
 		}
 		denied |= canURL
 	}
-	if denied != 0 && era.Failed(m) {
+	id, code := r.call.ClientID(), 0
+	switch {
+	case denied != 0 && era.Failed(&m):
 		data := append(append([]byte(`{"requiredCapabilities":`), denied.required()...), '}')
-		return Item{Bytes: era.Error(r.id, era.CodeCapability, "the request needs a capability that the client did not declare", data), Final: true, Code: era.CodeCapability}
-	}
-	b := era.ResultToModern(m, r.id, r.method, r.s.server.Info)
-	if r.method == "tools/list" {
-		r.s.t.answers.rememberTools(r.s.key, b, r.s.t.now())
-	}
-	code := 0
-	if m.Error.Present() {
+		code = era.CodeCapability
+		b = era.Error(id, code, "the request needs a capability that the client did not declare", data)
+	case r.call.Translated(): // under the id of the round in which it came
+		b = jsonrpc.AppendEdited(nil, b, jsonrpc.Edit{Span: m.ID, With: id})
+	default:
+		b = era.ErrorToModern(&m, id)
 		code, _ = strconv.Atoi(string(jsonrpc.Value(jsonrpc.Value(b, "error"), "code"))) // an error of ours has one
 	}
-	return Item{Bytes: b, Final: true, Code: code}
+	return Item{Bytes: b, Final: true, Code: code}, nil
 }
 
 // urlFirst turns the error that says "URL elicitation required" into a round of its
@@ -285,7 +311,7 @@ func (r *round) urlFirst(asks [][]byte) Item {
 	for i, params := range asks {
 		requests = append(requests, jsonrpc.Member{Name: "elicitation-" + strconv.Itoa(i+1), Value: request([]byte(`"elicitation/create"`), forModern(params))})
 	}
-	return Item{Bytes: era.Result(r.id, r.required(requests, "")), Final: true}
+	return Item{Bytes: era.Result(r.call.ClientID(), r.required(requests, "")), Final: true}
 }
 
 // question handles a request of the worker: it is answered with what was given,
@@ -328,6 +354,9 @@ func (r *round) key(kind string, m *jsonrpc.Message) string {
 	if hint != "" && len(hint) <= 128 && !taken(hint) {
 		return hint
 	}
+	if r.asked == nil {
+		r.asked = map[string]int{}
+	}
 	for {
 		r.asked[kind]++
 		if k := kind + "-" + strconv.Itoa(r.asked[kind]); !taken(k) {
@@ -342,11 +371,11 @@ func forModern(params []byte) []byte {
 	meta := jsonrpc.Value(params, "_meta")
 	var more []jsonrpc.Member
 	if meta != nil {
-		if meta = jsonrpc.AppendObject(nil, meta, func(name string) bool { return name == inputKey || name == "progressToken" }); len(meta) > len("{}") {
+		if meta = jsonrpc.AppendObject(nil, meta, func(name []byte) bool { return string(name) == inputKey || string(name) == "progressToken" }); len(meta) > len("{}") {
 			more = []jsonrpc.Member{{Name: "_meta", Value: meta}}
 		}
 	}
-	return jsonrpc.AppendObject(nil, params, func(name string) bool { return name == "_meta" || name == "elicitationId" }, more...)
+	return jsonrpc.AppendObject(nil, params, func(name []byte) bool { return string(name) == "_meta" || string(name) == "elicitationId" }, more...)
 }
 
 func request(method, params []byte) []byte {
@@ -379,7 +408,7 @@ func (r *round) park() (Item, error) {
 		requests = append(requests, jsonrpc.Member{Name: string(quoted[1 : len(quoted)-1]), Value: request(q.method, q.params)})
 	}
 	r.parked = true
-	return Item{Bytes: era.Result(r.id, r.required(requests, state)), Final: true}, nil
+	return Item{Bytes: era.Result(r.call.ClientID(), r.required(requests, state)), Final: true}, nil
 }
 
 // required is an input_required result.

@@ -17,7 +17,20 @@ import (
 //
 // Errors: *Error, ctx.Err().
 func (t *Table) Modern(ctx context.Context, server uint16, c Caller) (s *Session, fresh bool, err error) {
-	k := key{c.Principal, server, "", sharedBy(c)}
+	var room [256]byte
+	scopes := appendShared(room[:0], c)
+	t.mu.RLock()
+	s = t.sessions[key{c.Principal, server, "", string(scopes)}] // without a copy of scopes
+	t.mu.RUnlock()
+	if s != nil && s.b.Reason() == "" {
+		s.seen(c)
+		return s, false, nil
+	}
+	return t.modernAnew(ctx, key{c.Principal, server, "", string(scopes)}, c)
+}
+
+// modernAnew waits for a new worker of that key, and starts it when nobody has.
+func (t *Table) modernAnew(ctx context.Context, k key, c Caller) (s *Session, fresh bool, err error) {
 	t.mu.Lock()
 	if s := t.sessions[k]; s != nil {
 		if s.b.Reason() == "" {
@@ -50,9 +63,15 @@ func (t *Table) Modern(ctx context.Context, server uint16, c Caller) (s *Session
 	return p.s, true, nil
 }
 
-// sharedBy is the part of the key that a shared worker is found by: the scopes, so
-// that a narrow token never drives a worker that was made for a wide one.
-func sharedBy(c Caller) string { return "scopes " + c.Scopes.String() }
+// appendShared appends the part of the key that a shared worker is found by: the
+// scopes, so that a narrow token never drives a worker that was made for a wide one.
+func appendShared(dst []byte, c Caller) []byte {
+	dst = append(dst, "scopes"...)
+	for _, s := range c.Scopes { // which have no spaces in them
+		dst = append(append(dst, ' '), s...)
+	}
+	return dst
+}
 
 // shared reports whether the worker serves the modern requests of a principal.
 func (s *Session) shared() bool { return s.key.scopes != "" }

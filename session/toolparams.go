@@ -35,15 +35,15 @@ func (p *toolParams) changed() {
 	p.change++
 }
 
-func (p *toolParams) get(tool string) (params []era.Param, loaded bool) {
+func (p *toolParams) get(tool []byte) (params []era.Param, loaded bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.of[tool], p.loaded
+	return p.of[string(tool)], p.loaded
 }
 
 // ToolParams are the arguments of a tool that its clients mirror into headers. A
 // worker that can't be asked has none.
-func (s *Session) ToolParams(ctx context.Context, tool string) []era.Param {
+func (s *Session) ToolParams(ctx context.Context, tool []byte) []era.Param {
 	params, loaded := s.tools.get(tool)
 	if loaded {
 		return params
@@ -101,7 +101,7 @@ func (s *Session) toolsRequest(cursor []byte) *jsonrpc.Message {
 	}
 	m := mustParse(append(append([]byte(`{"jsonrpc":"2.0","id":"t","method":"tools/list","params":`), jsonrpc.AppendObject(nil, nil, nil, more...)...), '}'))
 	if s.modern.Load() {
-		m = mustParse(era.RequestToModern(m, era.Client{}, nil))
+		m = mustParse(era.RequestToModern(nil, m, m.IDBytes(), era.Nobody))
 	}
 	return m
 }

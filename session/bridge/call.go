@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"gatehouse/session/era"
 	"gatehouse/session/jsonrpc"
 )
 
@@ -25,6 +26,9 @@ type Options struct {
 	// Aside: a call of the front end itself, which no message belongs to and for
 	// which nobody waits.
 	Aside bool
+	// Translation is how the request and its response are put into the era of the
+	// other end; nil: both ends are of one.
+	Translation *era.Translation
 }
 
 // Bounds on what waits for one call, besides its response.
@@ -38,10 +42,12 @@ type Call struct {
 	clientID []byte // as it stands in the client's message
 	token    []byte // the client's progress token; nil: none
 	inline   [48]byte
+	digits   [20]byte // id, as it is written
 
 	cur     *Buffer // handed out by Next
 	curHeld int     // what cur counts in b.held
 	curCode int     // its error code; 0: it is no error
+	curDone bool    // it was translated
 
 	// Guarded by b.mu.
 	w      *waiter
@@ -93,9 +99,14 @@ func (b *Bridge) Begin(ctx context.Context, c *Call, m *jsonrpc.Message, o Optio
 	}
 	line := newBuffer(len(m.Raw) + 64)
 	defer line.Free()
-	var digits [20]byte
-	id := strconv.AppendUint(digits[:0], c.id, 10)
-	line.B = appendRequest(line.B, m, id, c.token != nil)
+	id := strconv.AppendUint(c.digits[:0], c.id, 10)
+	if o.Translation != nil {
+		line.B = o.Translation.Request(line.B, m, id)
+		jsonrpc.FlattenLines(line.B)
+		line.B = append(line.B, '\n')
+	} else {
+		line.B = appendRequest(line.B, m, id, c.token != nil)
+	}
 
 	if err := b.lockWrites(ctx, c); err != nil {
 		c.forget(err)
@@ -218,7 +229,7 @@ func (c *Call) take() (m Outgoing, ok bool, err error) {
 	defer c.b.mu.Unlock()
 	c.release()
 	if m, ok = c.queue.Pop(); ok {
-		c.cur, c.curHeld, c.curCode = m.Buf, len(m.Buf.B), m.Code
+		c.cur, c.curHeld, c.curCode, c.curDone = m.Buf, len(m.Buf.B), m.Code, m.Translated
 		return m, true, nil
 	}
 	return m, false, c.over
@@ -279,6 +290,10 @@ func (c *Call) Close() {
 
 // ClientID is the client's id of the call, as it stood in its message.
 func (c *Call) ClientID() []byte { return append([]byte{}, c.clientID...) }
+
+// Translated reports whether the message that Next returned last is a response that
+// was put into the client's era.
+func (c *Call) Translated() bool { return c.curDone }
 
 // Detach says that the client lost its connection and may come back: what it should
 // answer is asked elsewhere. Attach says that it has.

@@ -87,19 +87,32 @@ func (b *Bridge) response(m *jsonrpc.Message) error {
 		return nil
 	}
 	delete(b.calls, id)
-	closed := c.closed
+	closed, clientID, translation := c.closed, c.clientID, c.Translation
 	b.mu.Unlock()
-	var buf *Buffer
+	out := Outgoing{Final: true, Code: errorCode(m)}
 	if !closed {
-		buf = edited(m, jsonrpc.Edit{Span: m.ID, With: c.clientID})
+		out.Buf, out.Translated = answer(m, clientID, translation)
 	}
 	b.mu.Lock()
-	if buf != nil && !c.push(Outgoing{Buf: buf, Final: true, Code: errorCode(m)}) {
-		buf.Free()
+	if out.Buf != nil && !c.push(out) {
+		out.Buf.Free()
 	}
 	c.finish(errAnswered)
 	b.mu.Unlock()
 	return nil
+}
+
+// answer is a response as the client gets it, and whether it was translated.
+func answer(m *jsonrpc.Message, clientID []byte, t *era.Translation) (buf *Buffer, translated bool) {
+	if t == nil {
+		return edited(m, jsonrpc.Edit{Span: m.ID, With: clientID}), false
+	}
+	buf = newBuffer(len(m.Raw) + 512)
+	if buf.B, translated = t.Response(buf.B, m, clientID); !translated {
+		buf.B = jsonrpc.AppendEdited(buf.B, m.Raw, jsonrpc.Edit{Span: m.ID, With: clientID})
+	}
+	jsonrpc.FlattenLines(buf.B)
+	return buf, translated
 }
 
 // notification gives a notification to the call that it belongs to, else to

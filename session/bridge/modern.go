@@ -52,14 +52,15 @@ func (c *Call) Park() {
 	c.parked = true
 }
 
-// Rebind gives a running call to another request of its client: progress goes under
-// that request's token from now on, and the worker may ask for what that request
-// declares. The response keeps the id of the request that began the call. A call
-// that was begun without a token has no progress.
-func (c *Call) Rebind(token []byte, o Options) {
+// Rebind gives a running call to another request of its client: the response has that
+// request's id and progress its token from now on, and the worker may ask for what it
+// declares. A response that came before has the old id, and a call that was begun
+// without a token has no progress.
+func (c *Call) Rebind(id, token []byte, o Options) {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
 	c.Options, c.denied, c.parked = o, 0, false
+	c.clientID = bytes.Clone(id)
 	if c.token != nil {
 		c.token = bytes.Clone(token)
 	}

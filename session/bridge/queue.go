@@ -9,6 +9,8 @@ type Outgoing struct {
 	Final bool
 	// Code is the code of a response that is an error; 0: it is none.
 	Code int
+	// Translated marks a response that was put into the client's era.
+	Translated bool
 }
 
 // Queue holds what waits for one stream. It is bounded: when it is full the

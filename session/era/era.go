@@ -6,6 +6,7 @@ package era
 
 import (
 	"bytes"
+	"slices"
 
 	"gatehouse/session/jsonrpc"
 )
@@ -33,9 +34,78 @@ const (
 	codeURLFirst   = -32042 // URL elicitation required (2025-11-25)
 )
 
-// Client is what a client says about itself: of a legacy one in initialize, of a
-// modern one in each request. The fields are JSON objects; nil: nothing.
-type Client struct{ Info, Capabilities []byte }
+// Client is what a legacy client says about itself, once, and modern workers hear in
+// each request.
+type Client struct {
+	Info, Capabilities []byte // JSON objects; nil: nothing
+	Level              []byte // of the log messages that it wants, as a JSON string; nil: none
+	meta               []byte // the member _meta of a request that has none
+}
+
+// Nobody is the client of requests of our own.
+var Nobody = NewClient(Client{})
+
+// NewClient returns c, ready for requests.
+func NewClient(c Client) *Client {
+	if c.Capabilities == nil {
+		c.Capabilities = emptyObject
+	}
+	c.meta = c.appendMeta([]byte(metaName), nil, nil)
+	return &c
+}
+
+// appendMeta appends a request's _meta with what is the client's. token takes the
+// place of the progress token; nil: there is none.
+func (c *Client) appendMeta(dst, meta, token []byte) []byte {
+	return jsonrpc.AppendObject(dst, meta, reserved, jsonrpc.Member{Name: metaVersion, Value: quotedModern},
+		jsonrpc.Member{Name: metaCapabilities, Value: c.Capabilities}, jsonrpc.Member{Name: metaClient, Value: c.Info},
+		jsonrpc.Member{Name: metaLogLevel, Value: c.Level}, jsonrpc.Member{Name: "progressToken", Value: token})
+}
+
+// Translation puts one request, and its response, into the era of the other end.
+type Translation struct {
+	modern    bool // the worker is
+	cacheable bool // the method's results are
+	server    *Server
+	client    *Client
+	// More are further members of the params for a modern worker, which replace those of
+	// their names.
+	More []jsonrpc.Member
+}
+
+// ToLegacy is the translation of a modern client's request of that method for a legacy
+// worker, s.
+func ToLegacy(method []byte, s *Server) Translation {
+	return Translation{cacheable: Cacheable(method), server: s}
+}
+
+// ToModern is the translation of a legacy client's request of that method for a modern
+// worker.
+func ToModern(method []byte, c *Client) Translation {
+	return Translation{modern: true, cacheable: Cacheable(method), client: c}
+}
+
+// Request appends the request as the worker takes it, under another id, which takes
+// the place of its progress token too when it has one.
+func (t *Translation) Request(dst []byte, m *jsonrpc.Message, id []byte) []byte {
+	if t.modern {
+		return RequestToModern(dst, m, id, t.client, t.More...)
+	}
+	return requestToLegacy(dst, m, id)
+}
+
+// Response appends the response as the client gets it, under its id. It returns false,
+// and dst as it was, for one about which more has to be decided: a legacy worker's
+// error, and a modern worker's result that is not complete.
+func (t *Translation) Response(dst []byte, m *jsonrpc.Message, id []byte) ([]byte, bool) {
+	switch {
+	case t.modern && complete(m):
+		return responseToLegacy(dst, m, id, t.cacheable), true
+	case !t.modern && !m.Error.Present():
+		return resultToModern(dst, m, id, t.cacheable, t.server.Meta), true
+	}
+	return dst, false
+}
 
 // Asks reports whether the answer to a method may be input_required (2026-07-28,
 // basic/patterns/mrtr, "Supported Requests").
@@ -49,8 +119,8 @@ func Asks(method []byte) bool {
 
 // Cacheable reports whether the results of a method carry ttlMs and cacheScope
 // (2026-07-28, server/utilities/caching).
-func Cacheable(method string) bool {
-	switch method {
+func Cacheable(method []byte) bool {
+	switch string(method) {
 	case "server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read":
 		return true
 	}
@@ -71,56 +141,66 @@ func LegacyOnly(method []byte) bool {
 // one revision and an extension of another, and not translated.
 func Task(method []byte) bool { return bytes.HasPrefix(method, []byte("tasks/")) }
 
-// RequestToLegacy turns a modern request into what a legacy worker takes: without
-// the modern era's own _meta and without the members of multi round-trip requests.
-func RequestToLegacy(m *jsonrpc.Message) []byte {
-	params := m.Params.Of(m.Raw)
-	meta := jsonrpc.AppendObject(nil, m.Meta.Of(m.Raw), func(name string) bool {
-		switch name {
-		case metaVersion, metaClient, metaCapabilities, metaLogLevel:
-			return true
-		}
-		return false
-	})
-	var more []jsonrpc.Member
-	if len(meta) > len("{}") {
-		more = []jsonrpc.Member{{Name: "_meta", Value: meta}}
+// requestToLegacy appends what a legacy worker takes instead of a modern request:
+// without the modern era's own _meta and without the members of multi round-trip
+// requests, under another id, which takes the place of the progress token too when
+// the request has one. What stays is copied as it stands.
+func requestToLegacy(dst []byte, m *jsonrpc.Message, id []byte) []byte {
+	var e jsonrpc.Edits
+	e.Replace(m.ID, id)
+	meta := jsonrpc.Span{}
+	if m.Meta.Present() && e.Drop(m.Raw, m.Meta, m.MetaProtocolVersion, m.MetaClientInfo, m.MetaCapabilities, m.MetaLogLevel) {
+		meta = m.Meta
 	}
-	return withParams(m, jsonrpc.AppendObject(nil, params, func(name string) bool {
-		return name == "_meta" || name == "inputResponses" || name == "requestState"
-	}, more...))
+	if m.Params.Present() && e.Drop(m.Raw, m.Params, meta, m.InputResponses, m.RequestState) {
+		e.Replace(m.Params, emptyObject)
+	}
+	e.Replace(m.MetaProgressToken, id)
+	return e.Append(dst, m.Raw)
 }
 
-// RequestToModern turns a legacy request into what a modern worker takes. level is
-// the log level that the client wants, as a JSON string; nil: none. more are
-// further members of params, which replace those of their names.
-func RequestToModern(m *jsonrpc.Message, c Client, level []byte, more ...jsonrpc.Member) []byte {
-	if c.Capabilities == nil {
-		c.Capabilities = []byte("{}")
-	}
-	added := []jsonrpc.Member{{Name: metaVersion, Value: []byte(`"` + Modern + `"`)}, {Name: metaCapabilities, Value: c.Capabilities}}
-	if c.Info != nil {
-		added = append(added, jsonrpc.Member{Name: metaClient, Value: c.Info})
-	}
-	if level != nil {
-		added = append(added, jsonrpc.Member{Name: metaLogLevel, Value: level})
-	}
-	meta := jsonrpc.AppendObject(nil, m.Meta.Of(m.Raw), func(name string) bool {
-		switch name {
-		case metaVersion, metaCapabilities, metaClient, metaLogLevel:
-			return true
+var emptyObject = []byte("{}")
+
+// RequestToModern appends what a modern worker takes instead of a legacy request,
+// under another id, which takes the place of the progress token too when the request
+// has one. more are further members of params, which replace those of their names.
+func RequestToModern(dst []byte, m *jsonrpc.Message, id []byte, c *Client, more ...jsonrpc.Member) []byte {
+	meta := c.meta
+	if m.Meta.Present() {
+		var token []byte
+		if m.MetaProgressToken.Present() {
+			token = id
 		}
-		return false
-	}, added...)
-	more = append([]jsonrpc.Member{{Name: "_meta", Value: meta}}, more...)
-	return withParams(m, jsonrpc.AppendObject(nil, m.Params.Of(m.Raw), func(name string) bool {
-		for i := range more {
-			if more[i].Name == name {
-				return true
-			}
-		}
-		return false
-	}, more...))
+		meta = c.appendMeta([]byte(metaName), m.Meta.Of(m.Raw), token)
+	}
+	if len(more) > 0 || !m.Params.Present() {
+		more = append([]jsonrpc.Member{{Name: "_meta", Value: meta[len(metaName):]}}, more...)
+		params := jsonrpc.AppendObject(nil, m.Params.Of(m.Raw), func(name []byte) bool {
+			return slices.ContainsFunc(more, func(m jsonrpc.Member) bool { return m.Name == string(name) })
+		}, more...)
+		return jsonrpc.AppendObject(dst, m.Raw, func(name []byte) bool { return string(name) == "id" || string(name) == "params" },
+			jsonrpc.Member{Name: "id", Value: id}, jsonrpc.Member{Name: "params", Value: params})
+	}
+	var e jsonrpc.Edits
+	e.Replace(m.ID, id)
+	if m.Meta.Present() || m.NoMeta.Present() {
+		e.Replace(m.Meta, meta[len(metaName):])
+		e.Replace(m.NoMeta, meta[len(metaName):])
+	} else {
+		e.Add(m.Raw, m.Params, meta)
+	}
+	return e.Append(dst, m.Raw)
+}
+
+var quotedModern = []byte(`"` + Modern + `"`)
+
+// reserved reports whether a member of _meta is set for a worker by us alone.
+func reserved(name []byte) bool {
+	switch string(name) {
+	case metaVersion, metaCapabilities, metaClient, metaLogLevel, "progressToken":
+		return true
+	}
+	return false
 }
 
 // withParams is the message with other params.
@@ -128,7 +208,7 @@ func withParams(m *jsonrpc.Message, params []byte) []byte {
 	if m.Params.Present() {
 		return jsonrpc.AppendEdited(nil, m.Raw, jsonrpc.Edit{Span: m.Params, With: params})
 	}
-	return jsonrpc.AppendObject(nil, m.Raw, func(name string) bool { return name == "params" }, jsonrpc.Member{Name: "params", Value: params})
+	return jsonrpc.AppendObject(nil, m.Raw, func(name []byte) bool { return string(name) == "params" }, jsonrpc.Member{Name: "params", Value: params})
 }
 
 // LogLevel is the place of a level, as it stands in a message, in the order of

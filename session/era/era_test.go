@@ -21,61 +21,76 @@ const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","i
 
 func TestRequestToLegacy(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
-		"nothing but _meta": {`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + meta + `}}}`, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`},
+		"nothing but _meta": {`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + meta + `}}}`, `{"jsonrpc":"2.0","id":17,"method":"tools/list","params":{}}`},
 		"_meta of others stays": {`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + meta + `,"progressToken":7,"traceparent":"00","x.test/a":{"b":[1]}}}}`,
-			`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"progressToken":7,"traceparent":"00","x.test/a":{"b":[1]}}}}`},
+			`{"jsonrpc":"2.0","id":17,"method":"tools/list","params":{"_meta":{"progressToken":17,"traceparent":"00","x.test/a":{"b":[1]}}}}`},
 		"members of a round": {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","inputResponses":{"k":{}},"requestState":"s","arguments":{"requestState":1},"x":true,` + meta + `}}}`,
-			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"requestState":1},"x":true}}`},
+			`{"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"t","arguments":{"requestState":1},"x":true}}`},
 		"numbers and escapes as they were": {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"\u0074","arguments":{"n":1.0e+2, "big":12345678901234567890},` + meta + `}}}`,
-			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"\u0074","arguments":{"n":1.0e+2, "big":12345678901234567890}}}`},
+			`{"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"\u0074","arguments":{"n":1.0e+2, "big":12345678901234567890}}}`},
 	} {
-		if got := string(RequestToLegacy(parse(t, c.in))); got != c.want {
+		if got := string(requestToLegacy(nil, parse(t, c.in), []byte("17"))); got != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, c.want)
 		}
 	}
 }
 
 func TestRequestToModern(t *testing.T) {
-	client := Client{Info: []byte(`{"name":"c"}`), Capabilities: []byte(`{"roots":{}}`)}
+	client := NewClient(Client{Info: []byte(`{"name":"c"}`), Capabilities: []byte(`{"roots":{}}`)})
 	const want = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}},"io.modelcontextprotocol/clientInfo":{"name":"c"}`
 	for name, c := range map[string]struct{ in, want string }{
-		"without params":    {`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + want + `}}}`},
-		"params are null":   {`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":null}`, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + want + `}}}`},
-		"_meta is kept":     {`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"progressToken":"p"},"x":1}}`, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"x":1,"_meta":{"progressToken":"p",` + want[len(`"_meta":{`):] + `}}}`},
-		"it can't be faked": {`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"io.modelcontextprotocol/clientCapabilities":{"sampling":{}}}}}`, `{"jsonrpc":"2.0","id":1,"method":"m","params":{` + want + `}}}`},
+		"without params":    {`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `{"jsonrpc":"2.0","method":"tools/list","id":17,"params":{` + want + `}}}`},
+		"params are null":   {`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":null}`, `{"jsonrpc":"2.0","method":"tools/list","id":17,"params":{` + want + `}}}`},
+		"_meta is kept":     {`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"progressToken":"p"},"x":1}}`, `{"jsonrpc":"2.0","id":17,"method":"m","params":{` + want + `,"progressToken":17},"x":1}}`},
+		"_meta is none":     {`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":null,"x":1}}`, `{"jsonrpc":"2.0","id":17,"method":"m","params":{` + want + `},"x":1}}`},
+		"no _meta":          {`{"jsonrpc":"2.0","id":1,"method":"m","params":{"x":1}}`, `{"jsonrpc":"2.0","id":17,"method":"m","params":{"x":1,` + want + `}}}`},
+		"it can't be faked": {`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"io.modelcontextprotocol/clientCapabilities":{"sampling":{}}}}}`, `{"jsonrpc":"2.0","id":17,"method":"m","params":{` + want + `}}}`},
 	} {
-		if got := string(RequestToModern(parse(t, c.in), client, nil)); got != c.want {
+		if got := string(RequestToModern(nil, parse(t, c.in), []byte("17"), client)); got != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, c.want)
 		}
 	}
-	got := string(RequestToModern(parse(t, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"requestState":"old"}}`), Client{}, []byte(`"error"`),
+	got := string(RequestToModern([]byte(">"), parse(t, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"requestState":"old"}}`), []byte("17"), NewClient(Client{Level: []byte(`"error"`)}),
 		jsonrpc.Member{Name: "requestState", Value: []byte(`"new"`)}))
-	if want := `{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/logLevel":"error"},"requestState":"new"}}`; got != want {
+	if want := `>{"jsonrpc":"2.0","method":"m","id":17,"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/logLevel":"error"},"requestState":"new"}}`; got != want {
 		t.Errorf("retry:\n got %s\nwant %s", got, want)
 	}
 }
 
 func TestResultToModern(t *testing.T) {
-	info := []byte(`{"name":"w"}`)
 	for name, c := range map[string]struct{ method, in, want string }{
 		"call": {"tools/call", `{"jsonrpc":"2.0","id":9,"result":{"content":[]}}`,
 			`{"jsonrpc":"2.0","id":"c","result":{"content":[],"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"w"}}}}`},
 		"list": {"tools/list", `{"jsonrpc":"2.0","id":9,"result":{"tools":[],"_meta":{"x.test/a":1}}}`,
-			`{"jsonrpc":"2.0","id":"c","result":{"tools":[],"resultType":"complete","_meta":{"x.test/a":1,"io.modelcontextprotocol/serverInfo":{"name":"w"}},"ttlMs":0,"cacheScope":"private"}}`},
+			`{"jsonrpc":"2.0","id":"c","result":{"tools":[],"_meta":{"x.test/a":1,"io.modelcontextprotocol/serverInfo":{"name":"w"}},"resultType":"complete","ttlMs":0,"cacheScope":"private"}}`},
 		"hints of the worker": {"resources/read", `{"jsonrpc":"2.0","id":9,"result":{"ttlMs":5,"cacheScope":"public"}}`,
-			`{"jsonrpc":"2.0","id":"c","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"w"}},"ttlMs":5,"cacheScope":"public"}}`},
+			`{"jsonrpc":"2.0","id":"c","result":{"ttlMs":5,"cacheScope":"public","resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"w"}}}}`},
 		"hints that are none": {"resources/read", `{"jsonrpc":"2.0","id":9,"result":{"ttlMs":-5,"cacheScope":"all"}}`,
-			`{"jsonrpc":"2.0","id":"c","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"w"}},"ttlMs":0,"cacheScope":"private"}}`},
+			`{"jsonrpc":"2.0","id":"c","result":{"ttlMs":0,"cacheScope":"private","resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"w"}}}}`},
+		"_meta is none": {"m", `{"jsonrpc":"2.0","id":9,"result":{"_meta":null,"resultType":7}}`,
+			`{"jsonrpc":"2.0","id":"c","result":{"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"w"}},"resultType":"complete"}}`},
+		"it names itself": {"m", `{"jsonrpc":"2.0","id":9,"result":{"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"x"}}}}`,
+			`{"jsonrpc":"2.0","id":"c","result":{"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"x"}},"resultType":"complete"}}`},
 		"resource not found":  {"resources/read", `{"jsonrpc":"2.0","id":9,"error":{"code":-32002,"message":"m","data":{"uri":"u"}}}`, `{"jsonrpc":"2.0","id":"c","error":{"message":"m","data":{"uri":"u"},"code":-32602}}`},
 		"reserved code":       {"m", `{"jsonrpc":"2.0","id":9,"error":{"code":-32021,"message":"m"}}`, `{"jsonrpc":"2.0","id":"c","error":{"message":"m","code":-32603}}`},
 		"other error":         {"m", `{"jsonrpc":"2.0","error":{"code":-32601,"message":"m"},"id":9}`, `{"jsonrpc":"2.0","error":{"code":-32601,"message":"m"},"id":"c"}`},
 		"error without code":  {"m", `{"jsonrpc":"2.0","id":9,"error":{"message":"m"}}`, `{"jsonrpc":"2.0","id":"c","error":{"message":"m","code":-32603}}`},
 		"result is no object": {"m", `{"jsonrpc":"2.0","id":9,"result":[]}`, `{"jsonrpc":"2.0","id":"c","error":{"code":-32603,"message":"the worker's result is no object"}}`},
 	} {
-		if got := string(ResultToModern(parse(t, c.in), []byte(`"c"`), c.method, info)); got != c.want {
+		if got := string(toModern(parse(t, c.in), c.method)); got != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, c.want)
 		}
 	}
+}
+
+// toModern is a legacy worker's response to a method as a modern client gets it.
+func toModern(m *jsonrpc.Message, method string) []byte {
+	s := Server{Info: []byte(`{"name":"w"}`)}.named()
+	t := ToLegacy([]byte(method), &s)
+	if out, ok := t.Response(nil, m, []byte(`"c"`)); ok {
+		return out
+	}
+	return ErrorToModern(m, []byte(`"c"`))
 }
 
 func TestResultToLegacy(t *testing.T) {
@@ -84,12 +99,18 @@ func TestResultToLegacy(t *testing.T) {
 			`{"jsonrpc":"2.0","id":"c","result":{"tools":[],"_meta":{"x.test/a":1}}}`},
 		"call": {"tools/call", `{"jsonrpc":"2.0","id":9,"result":{"resultType":"complete","content":[],"ttlMs":5,"_meta":{"io.modelcontextprotocol/serverInfo":{}}}}`,
 			`{"jsonrpc":"2.0","id":"c","result":{"content":[],"ttlMs":5}}`},
-		"another type": {"tools/call", `{"jsonrpc":"2.0","id":9,"result":{"resultType":"task"}}`,
-			`{"jsonrpc":"2.0","id":"c","error":{"code":-32603,"message":"the worker's result is of a type that this protocol version has not"}}`},
-		"error": {"m", `{"jsonrpc":"2.0","id":9,"error":{"code":-32602,"message":"m"}}`, `{"jsonrpc":"2.0","id":"c","error":{"code":-32602,"message":"m"}}`},
+		"nothing is left": {"m", `{"jsonrpc":"2.0","id":9,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{}}}}`, `{"jsonrpc":"2.0","id":"c","result":{}}`},
+		"error":           {"m", `{"jsonrpc":"2.0","id":9,"error":{"code":-32602,"message":"m"}}`, `{"jsonrpc":"2.0","id":"c","error":{"code":-32602,"message":"m"}}`},
 	} {
-		if got := string(ResultToLegacy(parse(t, c.in), []byte(`"c"`), c.method)); got != c.want {
+		tr := ToModern([]byte(c.method), Nobody)
+		if got, ok := tr.Response(nil, parse(t, c.in), []byte(`"c"`)); !ok || string(got) != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, c.want)
+		}
+	}
+	tr := ToModern([]byte("tools/call"), Nobody)
+	for _, kind := range []string{`"task"`, `"input_required"`, "7"} {
+		if got, ok := tr.Response(nil, parse(t, `{"jsonrpc":"2.0","id":9,"result":{"resultType":`+kind+`}}`), []byte("1")); ok || got != nil {
+			t.Errorf("type %s became %s", kind, got)
 		}
 	}
 }
@@ -212,8 +233,9 @@ func FuzzTranslate(f *testing.F) {
 			return &again
 		}
 		if m.Kind != jsonrpc.Response {
-			check(RequestToLegacy(&m))
-			check(RequestToModern(&m, Client{}, nil))
+			check(requestToLegacy(nil, &m, id))
+			check(RequestToModern(nil, &m, id, Nobody))
+			check(RequestToModern(nil, &m, id, NewClient(Client{Info: id, Level: id}), jsonrpc.Member{Name: "requestState", Value: id}))
 			check(Tag(&m, id))
 			check(Untag(&m))
 			if filter, err := ParseFilter(&m); err == nil {
@@ -221,12 +243,19 @@ func FuzzTranslate(f *testing.F) {
 			}
 			return
 		}
-		modern := check(ResultToModern(&m, id, method, []byte(`{"name":"w"}`)))
+		modern := check(toModern(&m, method))
 		URLFirst(&m)
-		back := check(ResultToLegacy(modern, id, method))
-		check(ResultToLegacy(&m, id, method))
+		tr := ToModern([]byte(method), Nobody)
+		out, ok := tr.Response(nil, modern, id)
+		if !ok {
+			t.Fatalf("%s does not come back", modern.Raw)
+		}
+		back := check(out)
+		if out, ok := tr.Response(nil, &m, id); ok {
+			check(out)
+		}
 		if m.Result.Present() && m.Result.Of(m.Raw)[0] == '{' {
-			same(t, m.Result.Of(m.Raw), back.Result.Of(back.Raw), Cacheable(method))
+			same(t, m.Result.Of(m.Raw), back.Result.Of(back.Raw), Cacheable([]byte(method)))
 		}
 	})
 }

@@ -11,16 +11,32 @@ import (
 // nil: it does not say.
 type Server struct {
 	Info, Capabilities, Instructions []byte
-	TTL                              int // milliseconds for which a modern worker's answer holds
+	Meta                             []byte // the member _meta of results that holds Info
+	TTL                              int    // milliseconds for which a modern worker's answer holds
+}
+
+// The text of that member, but for the Info and a brace.
+const (
+	metaName  = `"_meta":`
+	metaStart = metaName + `{`
+	metaInfo  = metaStart + `"` + metaServer + `":`
+)
+
+// named is s with its Meta.
+func (s Server) named() Server {
+	if s.Info != nil {
+		s.Meta = append(append([]byte(metaInfo), s.Info...), '}')
+	}
+	return s
 }
 
 // FromInitialize reads a legacy worker's result of initialize.
 func FromInitialize(result []byte) Server {
 	s := Server{Info: jsonrpc.Value(result, "serverInfo"), Capabilities: jsonrpc.Value(result, "capabilities"),
-		Instructions: jsonrpc.Value(result, "instructions"), TTL: DefaultHints.DiscoverTTL}
+		Instructions: jsonrpc.Value(result, "instructions"), TTL: discoverTTL}
 	// Tasks are another thing in the modern era.
-	s.Capabilities = jsonrpc.AppendObject(nil, s.Capabilities, func(name string) bool { return name == "tasks" })
-	return s
+	s.Capabilities = jsonrpc.AppendObject(nil, s.Capabilities, func(name []byte) bool { return string(name) == "tasks" })
+	return s.named()
 }
 
 // FromDiscover reads a modern worker's response to server/discover. It fails when
@@ -33,12 +49,12 @@ func FromDiscover(m *jsonrpc.Message) (Server, error) {
 	if !lists(jsonrpc.Value(result, "supportedVersions"), Modern) {
 		return Server{}, errors.New("the worker does not list " + Modern)
 	}
-	s := Server{Info: jsonrpc.Value(m.Meta.Of(m.Raw), metaServer), Capabilities: jsonrpc.Value(result, "capabilities"),
+	s := Server{Info: m.MetaServerInfo.Of(m.Raw), Capabilities: jsonrpc.Value(result, "capabilities"),
 		Instructions: jsonrpc.Value(result, "instructions")}
-	if ttl, _ := cacheHints(result); ttl != nil {
+	if ttl := m.TTL.Of(m.Raw); validTTL(ttl) {
 		s.TTL, _ = strconv.Atoi(string(ttl)) // it was parsed once
 	}
-	return s, nil
+	return s.named(), nil
 }
 
 // lists reports whether a JSON array holds that string.

@@ -171,12 +171,12 @@ func Tag(m *jsonrpc.Message, id []byte) []byte {
 func Untag(m *jsonrpc.Message) []byte { return retag(m) }
 
 func retag(m *jsonrpc.Message, more ...jsonrpc.Member) []byte {
-	meta := jsonrpc.AppendObject(nil, m.Meta.Of(m.Raw), func(name string) bool { return name == metaSubscription }, more...)
+	meta := jsonrpc.AppendObject(nil, m.Meta.Of(m.Raw), func(name []byte) bool { return string(name) == metaSubscription }, more...)
 	var added []jsonrpc.Member
 	if len(meta) > len("{}") {
 		added = []jsonrpc.Member{{Name: "_meta", Value: meta}}
 	}
-	params := jsonrpc.AppendObject(nil, m.Params.Of(m.Raw), func(name string) bool { return name == "_meta" }, added...)
+	params := jsonrpc.AppendObject(nil, m.Params.Of(m.Raw), func(name []byte) bool { return string(name) == "_meta" }, added...)
 	out := withParams(m, params)
 	jsonrpc.FlattenLines(out)
 	return out

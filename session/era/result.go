@@ -6,81 +6,69 @@ import (
 	"gatehouse/session/jsonrpc"
 )
 
-// Hints are the caching hints of results that have none of their own.
-type Hints struct{ DiscoverTTL, ListTTL int } // milliseconds
+// What results say that the worker does not say itself. Of a legacy worker nobody
+// knows how long what it lists stays true, and what depends on who asks may be kept
+// for that client alone.
+const (
+	resultType  = `"resultType":`
+	isComplete  = `"complete"`
+	ttlMs       = `"ttlMs":`
+	listTTL     = `0`
+	discoverTTL = 60_000 // milliseconds
+	cacheScope  = `"cacheScope":`
+	private     = `"private"`
+)
 
-// DefaultHints are short, because a legacy worker says nothing about how long what
-// it lists stays true.
-var DefaultHints = Hints{DiscoverTTL: 60_000, ListTTL: 0}
+var (
+	textComplete = []byte(resultType + isComplete)
+	textListTTL  = []byte(ttlMs + listTTL)
+	textPrivate  = []byte(cacheScope + private)
+)
 
-func (h Hints) of(method string) int {
-	if method == "server/discover" {
-		return h.DiscoverTTL
+// resultToModern appends a legacy worker's result as a modern one, under the client's
+// id. cacheable is that of the method, and info the Meta of the worker's Server.
+func resultToModern(dst []byte, m *jsonrpc.Message, id []byte, cacheable bool, info []byte) []byte {
+	if m.Raw[m.Result.Start] != '{' {
+		return append(dst, Error(id, jsonrpc.CodeInternal, "the worker's result is no object", nil)...)
 	}
-	return h.ListTTL
+	var e jsonrpc.Edits
+	e.Replace(m.ID, id)
+	set := func(value jsonrpc.Span, name string, member []byte) {
+		if value.Present() {
+			e.Replace(value, member[len(name):])
+		} else {
+			e.Add(m.Raw, m.Result, member)
+		}
+	}
+	set(m.ResultType, resultType, textComplete)
+	switch {
+	case info == nil || m.MetaServerInfo.Present():
+	case m.Meta.Present():
+		e.Add(m.Raw, m.Meta, info[len(metaStart):len(info)-1])
+	default:
+		set(m.NoMeta, metaName, info)
+	}
+	if cacheable && !validTTL(m.TTL.Of(m.Raw)) {
+		set(m.TTL, ttlMs, textListTTL)
+	}
+	if cacheable && !validScope(m.CacheScope.Of(m.Raw)) {
+		set(m.CacheScope, cacheScope, textPrivate)
+	}
+	return e.Append(dst, m.Raw)
 }
 
-// ResultToModern turns a legacy worker's response into a modern one under the
-// client's id. server is the worker's serverInfo; nil: unknown. What depends on who
-// asks may be kept for that client alone, so cacheScope is private.
-func ResultToModern(m *jsonrpc.Message, id []byte, method string, server []byte) []byte {
-	if m.Error.Present() {
-		return errorToModern(m, id)
-	}
-	result := m.Result.Of(m.Raw)
-	if len(result) == 0 || result[0] != '{' {
-		return Error(id, jsonrpc.CodeInternal, "the worker's result is no object", nil)
-	}
-	more := []jsonrpc.Member{{Name: "resultType", Value: []byte(`"complete"`)}}
-	meta := m.Meta.Of(m.Raw)
-	if server != nil && jsonrpc.Value(meta, metaServer) == nil {
-		meta = jsonrpc.AppendObject(nil, meta, nil, jsonrpc.Member{Name: metaServer, Value: server})
-		more = append(more, jsonrpc.Member{Name: "_meta", Value: meta})
-	} else {
-		meta = nil
-	}
-	cacheable := Cacheable(method)
-	if cacheable {
-		ttl, scope := cacheHints(result)
-		if ttl == nil {
-			ttl = strconv.AppendInt(nil, int64(DefaultHints.of(method)), 10)
-		}
-		if scope == nil {
-			scope = []byte(`"private"`)
-		}
-		more = append(more, jsonrpc.Member{Name: "ttlMs", Value: ttl}, jsonrpc.Member{Name: "cacheScope", Value: scope})
-	}
-	result = jsonrpc.AppendObject(nil, result, func(name string) bool {
-		switch name {
-		case "resultType":
-			return true
-		case "_meta":
-			return meta != nil
-		case "ttlMs", "cacheScope":
-			return cacheable
-		}
-		return false
-	}, more...)
-	return respond(m, id, jsonrpc.Edit{Span: m.Result, With: result})
+func validTTL(value []byte) bool {
+	n, err := strconv.ParseInt(string(value), 10, 64)
+	return err == nil && n >= 0 && len(value) < 16
 }
 
-// cacheHints are the hints that stand in a result, as far as they are valid.
-func cacheHints(result []byte) (ttl, scope []byte) {
-	for name, value := range jsonrpc.Members(result) {
-		switch {
-		case name == "ttlMs" && len(value) < 16:
-			if n, err := strconv.ParseInt(string(value), 10, 64); err == nil && n >= 0 {
-				ttl = value
-			}
-		case name == "cacheScope" && (string(value) == `"public"` || string(value) == `"private"`):
-			scope = value
-		}
-	}
-	return ttl, scope
+func validScope(value []byte) bool {
+	return string(value) == `"public"` || string(value) == private
 }
 
-// errorToModern maps the codes that the modern era does not allow.
-func errorToModern(m *jsonrpc.Message, id []byte) []byte {
+// ErrorToModern turns a legacy worker's response that is an error into a modern one
+// under the client's id: some codes mean something else there.
+func ErrorToModern(m *jsonrpc.Message, id []byte) []byte {
 	object := m.Error.Of(m.Raw)
 	code, err := strconv.Atoi(string(jsonrpc.Value(object, "code")))
 	switch {
@@ -91,7 +79,7 @@ func errorToModern(m *jsonrpc.Message, id []byte) []byte {
 	default:
 		return respond(m, id, jsonrpc.Edit{Span: m.Error, With: object})
 	}
-	object = jsonrpc.AppendObject(nil, object, func(name string) bool { return name == "code" },
+	object = jsonrpc.AppendObject(nil, object, func(name []byte) bool { return string(name) == "code" },
 		jsonrpc.Member{Name: "code", Value: strconv.AppendInt(nil, int64(code), 10)})
 	return respond(m, id, jsonrpc.Edit{Span: m.Error, With: object})
 }
@@ -116,37 +104,30 @@ func URLFirst(m *jsonrpc.Message) (params [][]byte) {
 	return params
 }
 
-// ResultToLegacy turns a modern worker's response into a legacy one under the
-// client's id. A result that says neither that it is complete nor what the legacy
-// era could do becomes an error that names it.
-func ResultToLegacy(m *jsonrpc.Message, id []byte, method string) []byte {
-	if m.Error.Present() {
-		return respond(m, id, jsonrpc.Edit{Span: m.Error, With: m.Error.Of(m.Raw)})
-	}
-	result := m.Result.Of(m.Raw)
-	switch string(jsonrpc.Unquote(jsonrpc.Value(result, "resultType"))) {
-	case "", "complete":
-	default:
-		return Error(id, jsonrpc.CodeInternal, "the worker's result is of a type that this protocol version has not", nil)
-	}
-	meta := jsonrpc.AppendObject(nil, m.Meta.Of(m.Raw), func(name string) bool { return name == metaServer || name == metaSubscription })
-	var more []jsonrpc.Member
-	if len(meta) > len("{}") {
-		more = []jsonrpc.Member{{Name: "_meta", Value: meta}}
-	}
-	cacheable := Cacheable(method)
-	result = jsonrpc.AppendObject(nil, result, func(name string) bool {
-		switch name {
-		case "resultType":
-			return true
-		case "_meta":
-			return m.Meta.Present()
-		case "ttlMs", "cacheScope":
-			return cacheable
+// complete reports whether a modern worker's response is one that the legacy era has
+// in some form: an error, or a result of no type but "complete".
+func complete(m *jsonrpc.Message) bool {
+	return m.Error.Present() || !m.ResultType.Present() || string(jsonrpc.Unquote(m.ResultType.Of(m.Raw))) == "complete"
+}
+
+// responseToLegacy appends a modern worker's response as a legacy one, under the
+// client's id. cacheable is that of the method.
+func responseToLegacy(dst []byte, m *jsonrpc.Message, id []byte, cacheable bool) []byte {
+	var e jsonrpc.Edits
+	e.Replace(m.ID, id)
+	if m.Result.Present() && m.Raw[m.Result.Start] == '{' {
+		drop := [...]jsonrpc.Span{m.ResultType, {}, {}, {}}
+		if m.Meta.Present() && e.Drop(m.Raw, m.Meta, m.MetaServerInfo, m.MetaSubscription) {
+			drop[1] = m.Meta
 		}
-		return false
-	}, more...)
-	return respond(m, id, jsonrpc.Edit{Span: m.Result, With: result})
+		if cacheable {
+			drop[2], drop[3] = m.TTL, m.CacheScope
+		}
+		if e.Drop(m.Raw, m.Result, drop[:]...) {
+			e.Replace(m.Result, emptyObject)
+		}
+	}
+	return e.Append(dst, m.Raw)
 }
 
 // respond is the response with the id and one more value replaced, on one line.

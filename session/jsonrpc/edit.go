@@ -81,36 +81,6 @@ func SameToken(a, b []byte) bool {
 	return ta != nil && tb != nil && bytes.Equal(ta, tb)
 }
 
-// Members yields the names, with escapes resolved, and values of an object that
-// the parser has accepted; nothing for any other value.
-func Members(object []byte) iter.Seq2[string, []byte] {
-	return func(yield func(name string, value []byte) bool) {
-		s := scanner{b: object, max: len(object)}
-		if s.peek() != '{' {
-			return
-		}
-		for s.i++; s.peek() == '"'; {
-			start := s.i
-			if _, err := s.str(); err != nil {
-				return
-			}
-			name := Unquote(object[start:s.i])
-			if s.peek() != ':' {
-				return
-			}
-			s.i++
-			s.space()
-			start = s.i
-			if err := s.value(0); err != nil || !yield(string(name), object[start:s.i]) {
-				return
-			}
-			if more, err := s.next('}'); !more || err != nil {
-				return
-			}
-		}
-	}
-}
-
 // Batch yields the elements of an array of messages, as a worker of the 2025-03-26
 // revision may write it. It yields a *Error and stops where the text is no array
 // of JSON values. What an element is, ParseWorker says.

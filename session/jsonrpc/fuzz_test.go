@@ -128,14 +128,15 @@ func hasCompared(values ...jsontext.Value) bool {
 						if len(metas) > 1 || strings.ContainsRune(`"0`, rune(metas[0].Kind())) && len(metas[0]) > MaxID {
 							return true
 						}
-					case "io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/logLevel", "io.modelcontextprotocol/clientCapabilities":
+					case "io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/logLevel", "io.modelcontextprotocol/clientCapabilities",
+						"io.modelcontextprotocol/clientInfo", "io.modelcontextprotocol/serverInfo", "io.modelcontextprotocol/subscriptionId":
 						if len(metas) > 1 {
 							return true
 						}
 					}
 				}
 				fallthrough
-			case "name", "uri", "protocolVersion", "capabilities", "requestState", "arguments", "inputResponses":
+			case "name", "uri", "protocolVersion", "capabilities", "requestState", "arguments", "inputResponses", "resultType", "ttlMs", "cacheScope":
 				if len(all) > 1 {
 					return true
 				}

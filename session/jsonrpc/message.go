@@ -85,18 +85,30 @@ type Message struct {
 	// RequestID and ProgressToken are set for strings and numbers only.
 	Meta, Name, URI, RequestID, ProgressToken   Span
 	ProtocolVersion, Capabilities, RequestState Span
-	// Arguments and InputResponses are whatever value stands there.
-	Arguments, InputResponses Span
+	// Arguments, InputResponses, ResultType, TTL (ttlMs) and CacheScope are whatever
+	// value stands there.
+	Arguments, InputResponses, ResultType, TTL, CacheScope Span
+	// NoMeta is a _meta that is no object; Meta is absent then.
+	NoMeta Span
 	// Members of _meta: progressToken and, with io.modelcontextprotocol/ before
-	// their names, protocolVersion and logLevel (strings only) and
-	// clientCapabilities (an object only).
+	// their names, protocolVersion (a string only), clientCapabilities (an object
+	// only), and logLevel, clientInfo, serverInfo and subscriptionId, whatever they are.
 	MetaProgressToken, MetaProtocolVersion, MetaLogLevel, MetaCapabilities Span
+	MetaClientInfo, MetaServerInfo, MetaSubscription                       Span
 
-	method []byte
+	method   []byte
+	methodAt Span
 }
 
 // Method is the method's name with escapes resolved; nil for a response.
 func (m *Message) Method() []byte { return m.method }
+
+// Over is the message over raw, which must be a copy of m.Raw.
+func (m *Message) Over(raw []byte) Message {
+	out := *m
+	out.Raw, out.method = raw, Unquote(m.methodAt.Of(raw))
+	return out
+}
 
 // Is reports whether m is a request or notification of that method.
 func (m *Message) Is(method string) bool { return string(m.method) == method }

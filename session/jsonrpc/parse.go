@@ -97,10 +97,16 @@ const (
 	seenState
 	seenArguments
 	seenResponses
+	seenResultType
+	seenTTL
+	seenCacheScope
 	seenMetaToken
 	seenMetaProtocol
 	seenMetaLevel
 	seenMetaCapabilities
+	seenMetaClient
+	seenMetaServer
+	seenMetaSubscription
 )
 
 type parser struct {
@@ -223,6 +229,7 @@ func (p *parser) member(name []byte, depth int) *Error {
 		if err != nil {
 			return err
 		}
+		p.m.methodAt = v
 		if p.m.method = Unquote(v.Of(p.b)); c != '"' || len(p.m.method) == 0 {
 			p.refuse(errMethod)
 		}
@@ -314,10 +321,10 @@ func (p *parser) payloadMember(name []byte, depth int) *Error {
 	m := &p.m
 	switch string(name) {
 	case "_meta":
-		p.once(seenMeta)
 		if p.peek() != '{' {
-			break
+			return p.whatever(&m.NoMeta, seenMeta, depth)
 		}
+		p.once(seenMeta)
 		start := p.i
 		err := p.members(inMeta, depth+1)
 		m.Meta = Span{uint32(start), uint32(p.i)}
@@ -337,15 +344,15 @@ func (p *parser) payloadMember(name []byte, depth int) *Error {
 	case "capabilities":
 		return p.objectValue(&m.Capabilities, seenCapabilities, depth)
 	case "arguments":
-		p.once(seenArguments)
-		v, _, err := p.take(depth)
-		m.Arguments = v
-		return err
+		return p.whatever(&m.Arguments, seenArguments, depth)
 	case "inputResponses":
-		p.once(seenResponses)
-		v, _, err := p.take(depth)
-		m.InputResponses = v
-		return err
+		return p.whatever(&m.InputResponses, seenResponses, depth)
+	case "resultType":
+		return p.whatever(&m.ResultType, seenResultType, depth)
+	case "ttlMs":
+		return p.whatever(&m.TTL, seenTTL, depth)
+	case "cacheScope":
+		return p.whatever(&m.CacheScope, seenCacheScope, depth)
 	}
 	return p.value(depth)
 }
@@ -357,11 +364,24 @@ func (p *parser) metaMember(name []byte, depth int) *Error {
 	case "io.modelcontextprotocol/protocolVersion":
 		return p.text(&p.m.MetaProtocolVersion, seenMetaProtocol, depth)
 	case "io.modelcontextprotocol/logLevel":
-		return p.text(&p.m.MetaLogLevel, seenMetaLevel, depth)
+		return p.whatever(&p.m.MetaLogLevel, seenMetaLevel, depth)
 	case "io.modelcontextprotocol/clientCapabilities":
 		return p.objectValue(&p.m.MetaCapabilities, seenMetaCapabilities, depth)
+	case "io.modelcontextprotocol/clientInfo":
+		return p.whatever(&p.m.MetaClientInfo, seenMetaClient, depth)
+	case "io.modelcontextprotocol/serverInfo":
+		return p.whatever(&p.m.MetaServerInfo, seenMetaServer, depth)
+	case "io.modelcontextprotocol/subscriptionId":
+		return p.whatever(&p.m.MetaSubscription, seenMetaSubscription, depth)
 	}
 	return p.value(depth)
+}
+
+// whatever takes a compared member of any type.
+func (p *parser) whatever(span *Span, bit uint32, depth int) (err *Error) {
+	p.once(bit)
+	*span, _, err = p.take(depth)
+	return err
 }
 
 // objectValue takes a compared member that is an object.

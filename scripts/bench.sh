@@ -1,108 +1,96 @@
 #!/usr/bin/env bash
-# What the front end costs, as ratios from one run beside a null handler and two
-# floors (hand-written relays without limits, eras or a monitor).
+# What the front end costs, as ratios from one run beside a null handler, two floors
+# (hand-written relays without limits, eras or a monitor) and what others offer.
 set -euo pipefail
 usage() {
-  cat <<'EOF'
-usage: scripts/bench.sh [--rounds N] [--seconds S] [--table calls|churn|sessions|growth]
-                        [--only NAME,…] [--clients N,…] [--payloads BYTES,…]
+  cat <<'HELP'
+usage: scripts/bench.sh [--table NAME] [--rounds N] [--seconds S] [--only WORD,…] [--write PAGE]
+       scripts/bench.sh --smoke
+       scripts/bench.sh toolsets [--rounds N]
 
---table calls, the default, prints F, F/N, L1 and K (explained in scripts/bench/ratios.py) for
-  the null handler, the floors (simple; best; best with TLS),
-  gatehouse in loopback mode, with TLS and RS256 tokens in shared-account mode,
-  and, as root, with TLS, RS256 tokens and the monitor (real accounts).
-churn: open, call, DELETE. sessions: memory of idle sessions. growth: F by clients
-and by payload. --only keeps the front ends whose names hold one of the words, and
-the null handler.
-Machines differ and are shared: compare ratios within one table only.
-About 6 minutes for the default of 3 rounds of 2.5 s.
-EOF
+Tables (--table; their columns are explained in scripts/bench/tables/__main__.py):
+  calls     F, F/N, L1 and K of a call beside the floors, in both eras and bridged between them
+  tokens    what the first use of a token costs more than the next
+  churn     open, call, DELETE, beside fork, exec and handshake of the worker alone
+  sessions  1,000 idle sessions: memory by kind of connection beside a plain handler, calls
+            beside them, their opening and their end
+  streams   1,000 streams with a message a second each beside a plain writer of events;
+            results of 16 MiB; clients that do not read
+  growth    F by clients (1 to 512) and by payload (10 B to 1 MiB), with exponents
+  rivals    supergateway, mcp-proxy (npm and PyPI), fastmcp and a bridge on the Go SDK,
+            installed by name and version; what cannot be is skipped aloud
+  all       each of them in turn
+gatehouse is measured in loopback mode, with TLS and RS256 tokens in shared-account mode
+and, as root, with TLS, tokens and the monitor (real accounts).
+
+--only keeps the front ends whose names hold one of the words. --write puts each table
+between its markers into PAGE (docs/performance.md), and the plot of growth beside it.
+--smoke runs every table with tiny numbers, which mean nothing, in less than a minute;
+it fails when a front end answers with an error or leaves a process.
+toolsets measures the tools beside gopls and ripgrep (scripts/bench-toolsets.sh).
+
+3 rounds of 2.5 s are the default: 8 minutes for calls, an hour for all. Machines
+differ and are shared: compare ratios within one table only.
+HELP
 }
-rounds=3 seconds=2.5 more=()
+if [ "${1:-}" = toolsets ]; then
+  shift
+  exec "$(dirname "$0")/bench-toolsets.sh" "$@"
+fi
+table=calls fresh=500 more=()
 while [ $# -gt 0 ]; do
   case $1 in
-    --rounds) rounds=$2; shift 2 ;;
-    --seconds) seconds=$2; shift 2 ;;
-    --table | --only | --clients | --payloads) more+=("$1" "$2"); shift 2 ;;
+    --table) table=$2; shift 2 ;;
+    --rounds | --seconds | --only) more+=("$1" "$2"); shift 2 ;;
+    --write) more+=("$1" "$(realpath "$2")"); shift 2 ;;
+    --smoke) table=all fresh=50; more+=(--smoke --rounds 1 --seconds 0.1); shift ;;
     -h | --help) usage; exit 0 ;;
     *) usage >&2; exit 2 ;;
   esac
 done
 # shellcheck source=scripts/test-lib.sh
 . "$(dirname "$0")/test-lib.sh"
-command -v taskset >/dev/null || need_packages util-linux:taskset
+# shellcheck source=scripts/bench/rivals.sh
+. "$ROOT/scripts/bench/rivals.sh"
+need_packages util-linux:taskset curl
 [ "$(nproc)" -ge 2 ] || die "needs two CPUs: the server on one, the client on the other"
+ulimit -n "$(ulimit -H -n)" # a thousand clients in one process
 
-# Where every account may execute the programs.
+# ---- programs, where every account may execute them -------------------------
+
 if [ "$(id -u)" = 0 ]; then BIN=/usr/local/libexec/gatehouse-bench.$$; else BIN=$WORK/bin; fi
 install -d -m 755 "$BIN"
 at_exit rm -rf "$BIN"
 (cd "$ROOT" && CGO_ENABLED=0 go build -trimpath -o "$BIN/" ./scripts/bench/... ./cmd/...)
 chmod 755 "$BIN"/*
+case $table:${more[*]} in
+  *--smoke*) ;;
+  rivals:* | all:*) install_rivals ;;
+esac
+
+# ---- an issuer, a certificate, accounts --------------------------------------
 
 audience=https://localhost:19443/mcp
-issuer_plain=$(free_port) issuer_tls=$(free_port)
+plain=127.0.0.1:$(free_port) secure=127.0.0.1:$(free_port)
 install -d -m 700 "$WORK/issuer"
-"$BIN/issuer" -http "127.0.0.1:$issuer_plain" -https "127.0.0.1:$issuer_tls" -dir "$WORK/issuer" -audience "$audience" &
+"$BIN/issuer" -http "$plain" -https "$secure" -dir "$WORK/issuer" -audience "$audience" -fresh $fresh &
 at_exit kill $!
-for _ in $(seq 100); do curl -sf --cacert "$WORK/issuer/ca.pem" "https://127.0.0.1:$issuer_tls/jwks" >/dev/null 2>&1 && break; sleep 0.1; done
-plain=http://127.0.0.1:$issuer_plain secure=https://127.0.0.1:$issuer_tls
-export plain secure audience BIN WORK
-
-common() { # the settings that a load of many sessions wants raised
-  printf '"MCP_MAX_SESSIONS":"1100","MCP_MAX_SESSIONS_PER_PRINCIPAL":"1100","MCP_SPAWN_RATE":"1000","MCP_SPAWN_BURST":"1000","MCP_WORKER_COMMAND":"[\\"%s/worker\\"]","MCP_STATE_DIR":"%s"' "$BIN" "$STATE_DIR"
-}
-authenticated() {
-  printf '"MCP_MODE":"authenticated","MCP_ISSUER":"%s","MCP_ISSUER_CA":"%s/issuer/ca.pem","MCP_AUDIENCE":"%s","MCP_REQUIRED_SCOPES":"mcp:use","MCP_TLS_CERT":"%s","MCP_TLS_KEY":"%s"' "$secure" "$WORK" "$audience" "$WORK/tls/server.pem" "$WORK/tls/server.key"
-}
-floor() { # NAME SCHEME ISSUER OPTIONS…; an empty ISSUER: no tokens
-  local name=$1 scheme=$2 issuer=$3 port tokens=""
-  shift 3
-  port=$(free_port)
-  if [ -n "$issuer" ]; then
-    tokens=",\"tokens\":\"$WORK/issuer/tokens-http\""
-    set -- -issuer "$issuer" -aud "$audience" "$@"
-  fi
-  printf ',{"name":"%s","port":%d,"url":"%s://127.0.0.1:%d/mcp"%s,"cmd":["%s/floor","-addr","127.0.0.1:%d","-worker","%s/worker"%s]}' \
-    "$name" "$port" "$scheme" "$port" "$tokens" "$BIN" "$port" "$BIN" "$(printf ',"%s"' "$@")"
-}
-ours() { # NAME SCHEME TOKENS ENVIRONMENT
-  local port
-  port=$(free_port)
-  printf ',{"name":"%s","port":%d,"settle":1.5,"url":"%s://localhost:%d/mcp"%s,"cmd":["%s/gatehouse","serve"],"env":{"MCP_PORT":"%d",%s}}' \
-    "$1" "$port" "$2" "$port" "${3:+,\"tokens\":\"$3\"}" "$BIN" "$port" "$4"
-}
-
-"$BIN/gatehouse-demo" cert --dir "$WORK/tls" --name server >/dev/null
-STATE_DIR=$WORK/state
+for _ in $(seq 300); do curl -sf --cacert "$WORK/issuer/ca.pem" "https://$secure/jwks" >/dev/null 2>&1 && break; sleep 0.1; done
+"$BIN/gatehouse-demo" cert --dir "$WORK/tls" --name server >/dev/null 2>&1
+state=$WORK/state
 if [ "$(id -u)" = 0 ]; then
   bash -c '. "$1" && ensure_system_users' bash "$ROOT/scripts/lib.sh" >/dev/null
-  STATE_DIR=/var/lib/gatehouse-bench.$$
-  at_exit rm -rf "$STATE_DIR"
-  account=ghtest-bench
-  id $account >/dev/null 2>&1 || useradd -m -p '*' -s /bin/bash $account
-  at_exit userdel -r $account
+  state=/var/lib/gatehouse-bench.$$
+  at_exit rm -rf "$state"
+  account=ghtest-bench-$$
+  useradd -m -p '*' -s /bin/bash "$account"
+  at_exit userdel -r "$account"
   install -m 600 /dev/null "$WORK/accounts.yaml"
-  for i in $(seq 0 31); do printf -- '- {issuer: "%s", subject: u%d, account: %s}\n' "$secure" "$i" $account; done >"$WORK/accounts.yaml"
+  for i in $(seq 0 31); do printf -- '- {issuer: "https://%s", subject: u%d, account: %s}\n' "$secure" "$i" "$account"; done >"$WORK/accounts.yaml"
 fi
-port=$(free_port)
-{
-  printf '[{"name":"null net/http handler","port":%d,"url":"http://127.0.0.1:%d/mcp","cmd":["%s/null","-addr","127.0.0.1:%d"]}' "$port" "$port" "$BIN" "$port"
-  floor "floor, simple, RS256" http "$plain" -simple
-  floor "floor, best, no token" http ""
-  floor "floor, best, RS256" http "$plain"
-  floor "floor, best, RS256 + TLS" https "$plain" -tls
-  ours "gatehouse, loopback" http "" "\"MCP_MODE\":\"loopback\",$(common)"
-  ours "gatehouse, TLS + RS256, shared-account" https "$WORK/issuer/tokens-https" "$(authenticated),\"MCP_RUN_AS\":\"shared-account\",$(common)"
-  if [ "$(id -u)" = 0 ]; then
-    ours "gatehouse, TLS + RS256, monitor" https "$WORK/issuer/tokens-https" "$(authenticated),\"MCP_RUN_AS\":\"monitor\",\"MCP_ACCOUNTS_FILE\":\"$WORK/accounts.yaml\",$(common)"
-  else
-    say "SKIPPED: the monitor with real accounts needs root" >&2
-  fi
-  printf ']\n'
-} | sed 's/,""\]/]/g' >"$WORK/cases.json"
-jq -e . "$WORK/cases.json" >/dev/null || die "the list of cases is no JSON"
-python3 "$ROOT/scripts/bench/ratios.py" --bin "$BIN" --cases "$WORK/cases.json" --rounds "$rounds" --seconds "$seconds" "${more[@]}" || {
-  tail -5 "$BIN/fronts.log" >&2
+
+PYTHONDONTWRITEBYTECODE=1 python3 "$ROOT/scripts/bench/tables" --bin "$BIN" --work "$WORK" --state "$state" --plain "http://$plain" \
+  --secure "https://$secure" --audience "$audience" --cache "$CACHE" --table "$table" "${more[@]}" || {
+  tail -5 "$WORK/fronts.log" >&2
   exit 1
 }

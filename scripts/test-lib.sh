@@ -66,6 +66,19 @@ npm_cached() {
   fi
 }
 
+# python_cached FOLDER PACKAGE: a virtual environment, made once under CACHE/FOLDER.
+python_cached() {
+  local dir=$CACHE/$1
+  [ "$(cat "$dir/.installed" 2>/dev/null)" != "$2" ] || return 0
+  rm -rf "$dir"
+  need_packages python3-venv:python3
+  if ! { python3 -m venv "$dir" && "$dir/bin/pip" -q install --disable-pip-version-check "$2"; } >"$WORK/pip.log" 2>&1; then
+    tail -5 "$WORK/pip.log" >&2
+    die "pip could not install $2"
+  fi
+  echo "$2" >"$dir/.installed"
+}
+
 # need_node: sets NODE to a Node.js of at least version 22 and puts it first in PATH.
 need_node() {
   need_packages npm

@@ -5,6 +5,8 @@
 //	ca.pem            the CA of its https side
 //	tokens-https      a token a line for each of -n subjects u0, u1, …
 //	tokens-http       the same for the cleartext issuer
+//	fresh             -fresh more tokens of the https issuer for u0, as long as the first
+//	newer             as many again, each valid a second longer than the one before
 //
 // It signs for nobody else.
 package main
@@ -12,6 +14,7 @@ package main
 import (
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -33,13 +36,14 @@ func main() {
 	dir := flag.String("dir", ".", "where the files go")
 	audience := flag.String("audience", "bench", "audience of the tokens")
 	n := flag.Int("n", 32, "how many subjects")
+	fresh := flag.Int("fresh", 0, "how many more tokens for the first subject")
 	flag.Parse()
-	if err := run(*plain, *secure, *dir, *audience, *n); err != nil {
+	if err := run(*plain, *secure, *dir, *audience, *n, *fresh); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(plain, secure, dir, audience string, n int) error {
+func run(plain, secure, dir, audience string, n, fresh int) error {
 	leaf, err := certs.Dev{Dir: dir}.Leaf("issuer")
 	if err != nil {
 		return err
@@ -55,10 +59,19 @@ func run(plain, secure, dir, audience string, n int) error {
 		iss := authtest.NewIssuer(scheme + "://" + addr)
 		iss.Keys = []*authtest.Key{key}
 		iss.Audience = audience
-		if err := writeTokens(iss, filepath.Join(dir, "tokens-"+scheme), n); err != nil {
+		handlers[scheme] = routes(iss)
+		exp := time.Now().Add(2 * time.Hour).Unix()
+		token := func(subject int, exp int64) string {
+			return iss.Mint(authtest.Claim("sub", fmt.Sprintf("u%d", subject)), authtest.Claim("client_id", "bench"), authtest.Claim("exp", exp))
+		}
+		err := writeTokens(filepath.Join(dir, "tokens-"+scheme), n, func(i int) string { return token(i, exp) })
+		if err == nil && scheme == "https" {
+			err = errors.Join(writeTokens(filepath.Join(dir, "fresh"), fresh, func(int) string { return token(0, exp) }),
+				writeTokens(filepath.Join(dir, "newer"), fresh, func(i int) string { return token(0, exp+1+int64(i)) }))
+		}
+		if err != nil {
 			return err
 		}
-		handlers[scheme] = routes(iss)
 	}
 	ca, err := os.ReadFile(leaf.CA)
 	if err != nil {
@@ -77,11 +90,10 @@ func run(plain, secure, dir, audience string, n int) error {
 	return <-done
 }
 
-func writeTokens(iss *authtest.Issuer, file string, n int) error {
+func writeTokens(file string, n int, token func(i int) string) error {
 	var b strings.Builder
 	for i := range n {
-		fmt.Fprintln(&b, iss.Mint(authtest.Claim("sub", fmt.Sprintf("u%d", i)), authtest.Claim("client_id", "bench"),
-			authtest.Claim("exp", time.Now().Add(2*time.Hour).Unix())))
+		fmt.Fprintln(&b, token(i))
 	}
 	return os.WriteFile(file, []byte(b.String()), 0o600)
 }

@@ -1,10 +1,22 @@
-// Command load is a bounded load generator for MCP front ends on loopback.
+// Command load puts a bounded load on an MCP front end on loopback and measures it.
 //
-//	load -mode stdio -cmd ./worker -c 1 -d 5s                      direct stdio, one worker a client
-//	load -mode http -url http://127.0.0.1:9/mcp -c 32 -d 5s -pid N  a front end; N is the root of its processes
+//	load MEASURE -url http://127.0.0.1:9/mcp -pid N -c 32 -d 5s   N is the root of the front end's processes
+//	load calls -mode stdio -cmd ./worker -c 1 -d 5s               no front end: direct stdio, one worker a client
 //
-// It prints one line of JSON. It refuses any host that is not loopback and
-// stops by itself after at most 25 s.
+// The measures:
+//
+//	calls   tools/call by -c clients: CPU a call, latencies, calls a second
+//	churn   open a session, call once, DELETE, again and again
+//	tokens  CPU and latency of a call with a remembered token and with one of -fresh-file
+//	idle    memory of -c idle sessions with a connection of -kind
+//	crowd   latency of calls beside none and beside -n idle sessions; how the opening of those went
+//	left    how long the processes of -c sessions stay when their clients say nothing more
+//	streams CPU of a message on each of -c open streams
+//	large   peak memory while results of -result bytes pass
+//	slow    latency of calls beside none and beside -n clients that do not read
+//
+// It prints one line of JSON, refuses any host that is not loopback, and ends a
+// measurement after at most two minutes.
 package main
 
 import (
@@ -15,206 +27,94 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"sort"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
 const (
-	maxDuration = 25 * time.Second
-	maxClients  = 1000
-	maxFailures = 200 // of one client, after which it stops
+	maxDuration = 2 * time.Minute
+	maxClients  = 2000
 )
 
 // options are the command line.
 type options struct {
-	mode, cmd, url, tokenFile, version string
-	clients, pid, payload              int
-	duration                           time.Duration
-	churn, idle                        bool
+	mode, cmd, url       string
+	tokenFile, freshFile string
+	version, kind        string
+	modern               bool
+	clients, n           int
+	pid                  int
+	payload, result      int
+	duration, patience   time.Duration
 }
 
-// client is one MCP client with a session of its own.
-type client interface {
-	open() error
-	call(id int64) error
-	close()
-}
+// figures are what a measurement found, by name.
+type figures map[string]any
 
-// text is the payload of every call.
-var text string
+var measures = map[string]func(*options) (figures, error){
+	"calls": measureCalls, "churn": measureChurn, "tokens": measureTokens,
+	"idle": measureIdle, "crowd": measureCrowd, "left": measureLeft,
+	"streams": measureStreams, "large": measureLarge, "slow": measureSlow,
+}
 
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("load: ")
-	var o options
-	flag.StringVar(&o.mode, "mode", "http", "stdio or http")
-	flag.StringVar(&o.cmd, "cmd", "", "stdio: worker command")
-	flag.StringVar(&o.url, "url", "", "http: endpoint")
-	flag.StringVar(&o.tokenFile, "token-file", "", "file with a bearer token a line; client i uses line i mod n")
-	flag.StringVar(&o.version, "version", "2025-06-18", "protocolVersion of initialize")
-	flag.IntVar(&o.clients, "c", 1, "clients at the same time")
-	flag.IntVar(&o.pid, "pid", 0, "root of the process tree whose CPU is counted")
-	flag.IntVar(&o.payload, "payload", 64, "bytes of text in a call")
-	flag.DurationVar(&o.duration, "d", 5*time.Second, "how long, at most 25s")
-	flag.BoolVar(&o.churn, "churn", false, "open a session, call once, DELETE, again and again")
-	flag.BoolVar(&o.idle, "idle", false, "open the sessions, call nothing, and say what a session costs in memory")
-	flag.Parse()
-	if err := o.check(); err != nil {
-		log.Fatal(err)
+	if len(os.Args) < 2 || measures[os.Args[1]] == nil {
+		log.Fatal("usage: load calls|churn|tokens|idle|crowd|left|streams|large|slow OPTIONS…")
 	}
-	text = strings.Repeat("x", o.payload)
-	before := tree(o.pid)
-	clients, err := open(o)
+	o, err := parse(os.Args[2:])
 	if err != nil {
 		log.Fatal(err)
 	}
-	var result map[string]any
-	if o.idle {
-		time.Sleep(o.duration)
-		after := tree(o.pid)
-		result = map[string]any{"c": o.clients, "processes": after.n,
-			"memory_per_session": (after.memory - before.memory) / int64(o.clients)}
-	} else {
-		result = measure(o, clients)
+	out, err := measures[os.Args[1]](o)
+	if err != nil {
+		log.Fatalf("%s: %v", os.Args[1], err)
 	}
-	for _, c := range clients {
-		c.close()
-	}
-	json.NewEncoder(os.Stdout).Encode(result)
+	json.NewEncoder(os.Stdout).Encode(out)
 }
 
-func (o *options) check() error {
+func parse(args []string) (*options, error) {
+	var o options
+	f := flag.NewFlagSet("load", flag.ExitOnError)
+	f.StringVar(&o.mode, "mode", "http", "stdio or http")
+	f.StringVar(&o.cmd, "cmd", "", "stdio: worker command")
+	f.StringVar(&o.url, "url", "", "http: endpoint")
+	f.StringVar(&o.tokenFile, "token-file", "", "file with a bearer token a line; client i uses line i mod n")
+	f.StringVar(&o.freshFile, "fresh-file", "", "tokens: file with tokens of the first one's subject that the front end has never seen")
+	f.StringVar(&o.version, "version", "2025-06-18", "protocolVersion of initialize")
+	f.BoolVar(&o.modern, "modern", false, "speak 2026-07-28: no session, every request says what it needs")
+	f.StringVar(&o.kind, "kind", "h1", "connection of an idle session: none, h1, h1-stream, h2 or h2-stream")
+	f.IntVar(&o.clients, "c", 1, "clients at the same time")
+	f.IntVar(&o.n, "n", 0, "idle or slow clients beside them")
+	f.IntVar(&o.pid, "pid", 0, "root of the process tree that is measured")
+	f.IntVar(&o.payload, "payload", 64, "bytes of text in a call")
+	f.IntVar(&o.result, "result", 1<<20, "bytes of a large result")
+	f.DurationVar(&o.duration, "d", 5*time.Second, "how long, at most two minutes")
+	f.DurationVar(&o.patience, "patience", 30*time.Second, "how long the front end may take until it serves")
+	f.Parse(args)
 	o.duration = min(o.duration, maxDuration)
 	o.clients = max(1, min(o.clients, maxClients))
-	if o.mode != "http" {
-		return nil
+	o.n = max(0, min(o.n, maxClients))
+	if o.mode == "stdio" {
+		o.pid = os.Getpid()
+		return &o, nil
 	}
 	u, err := url.Parse(o.url)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if ip := net.ParseIP(u.Hostname()); u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("%s is not a loopback address", u.Hostname())
+		return nil, fmt.Errorf("%s is not a loopback address", u.Hostname())
 	}
-	return nil
+	return &o, nil
 }
 
-// open makes the clients, each with a session and one call behind it.
-func open(o options) ([]client, error) {
-	var tokens []string
-	if o.tokenFile != "" {
-		b, err := os.ReadFile(o.tokenFile)
-		if err != nil {
-			return nil, err
-		}
-		tokens = strings.Fields(string(b))
+// lines reads a file of tokens; without a name there are none.
+func lines(name string) ([]string, error) {
+	if name == "" {
+		return nil, nil
 	}
-	out := make([]client, o.clients)
-	for i := range out {
-		switch {
-		case o.mode == "stdio":
-			out[i] = &stdioClient{cmd: o.cmd, version: o.version}
-		default:
-			tok := ""
-			if len(tokens) > 0 {
-				tok = tokens[i%len(tokens)]
-			}
-			out[i] = newRaw(o, tok)
-		}
-		if o.churn {
-			continue
-		}
-		if err := out[i].open(); err != nil {
-			return nil, fmt.Errorf("open client %d: %w", i, err)
-		}
-		if err := out[i].call(int64(i) + 1); err != nil {
-			return nil, fmt.Errorf("first call of client %d: %w", i, err)
-		}
-	}
-	return out, nil
+	b, err := os.ReadFile(name)
+	return strings.Fields(string(b)), err
 }
-
-// measure runs the load and returns the figures.
-func measure(o options, clients []client) map[string]any {
-	var (
-		ids    atomic.Int64
-		errors atomic.Int64
-		last   atomic.Value
-		mu     sync.Mutex // guards lat
-		lat    []time.Duration
-		wg     sync.WaitGroup
-	)
-	ids.Store(1000)
-	root := o.pid
-	if o.mode == "stdio" {
-		root = os.Getpid()
-	}
-	before := tree(root)
-	start := time.Now()
-	deadline := start.Add(o.duration)
-	for _, c := range clients {
-		wg.Go(func() {
-			mine := make([]time.Duration, 0, 1<<14)
-			for fails := 0; time.Now().Before(deadline) && fails < maxFailures; {
-				t := time.Now()
-				if err := once(o, c, ids.Add(1)); err != nil {
-					errors.Add(1)
-					last.Store(err.Error())
-					fails++
-					continue
-				}
-				mine = append(mine, time.Since(t))
-			}
-			mu.Lock()
-			lat = append(lat, mine...)
-			mu.Unlock()
-		})
-	}
-	wg.Wait()
-	elapsed := time.Since(start)
-	after := tree(root)
-	sort.Slice(lat, func(i, j int) bool { return lat[i] < lat[j] })
-	out := map[string]any{"c": o.clients, "n": len(lat), "errors": errors.Load(), "rps": float64(len(lat)) / elapsed.Seconds(),
-		"p50_us": quantile(lat, .5), "p99_us": quantile(lat, .99), "processes": after.n}
-	if n := float64(len(lat)); n > 0 && root != 0 {
-		out["front_cpu_us_per_call"] = (after.front - before.front) * 1e6 / n
-		out["worker_cpu_us_per_call"] = (after.workers - before.workers) * 1e6 / n
-	}
-	if s, ok := last.Load().(string); ok {
-		out["last_error"] = s
-	}
-	return out
-}
-
-func once(o options, c client, id int64) error {
-	if !o.churn {
-		return c.call(id)
-	}
-	if err := c.open(); err != nil {
-		return err
-	}
-	err := c.call(id)
-	c.close()
-	return err
-}
-
-func quantile(lat []time.Duration, p float64) float64 {
-	if len(lat) == 0 {
-		return 0
-	}
-	return float64(lat[min(len(lat)-1, int(p*float64(len(lat))))].Nanoseconds()) / 1000
-}
-
-// initBody and callBody are the two requests that every client sends.
-func initBody(version string) []byte {
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"%s","capabilities":{},"clientInfo":{"name":"load","version":"1"}}}`, version)
-}
-
-func callBody(b []byte, id int64) []byte {
-	return fmt.Appendf(b, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"text":"%s"}}}`, id, text)
-}
-
-var initialized = []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)

@@ -2,34 +2,46 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
-// usage is what a tree of processes has used, in seconds of CPU; processes
-// called "worker" are counted apart. memory is what the others hold for themselves,
-// in bytes (VmRSS without files).
+// usage is what a tree of processes has used, by the part that a process plays.
 type usage struct {
-	front, workers float64
-	memory         int64
-	n              int
+	front   share // all but the rest: of gatehouse, the front end
+	monitor share // monitor, its guard and the keykeeper
+	workers share
 }
 
-const ticks = 100 // USER_HZ on every Linux that Go runs on
+type share struct {
+	cpu    float64 // seconds, user and system
+	memory int64   // bytes that the processes hold for themselves (RssAnon); not of workers
+	pids   []int
+}
 
-// tree adds up the processes below and including root.
+// cpu is what the front end and its helpers have used, workers apart.
+func (u *usage) cpu() float64 { return u.front.cpu + u.monitor.cpu }
+
+// of returns the part of the process with that name, as the kernel cuts it.
+func (u *usage) of(name string) *share {
+	switch name {
+	case "worker":
+		return &u.workers
+	case "gatehouse-monit", "gatehouse-keyke":
+		return &u.monitor
+	}
+	return &u.front
+}
+
+// tree adds up the processes below and including root; root 0 has none.
 func tree(root int) usage {
 	var u usage
-	if root == 0 {
-		return u
-	}
-	type proc struct {
-		worker bool
-		cpu    float64
-	}
-	procs, kids := map[int]proc{}, map[int][]int{}
+	names, kids := map[int]string{}, map[int][]int{}
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, f := range files {
 		b, err := os.ReadFile(f)
@@ -40,43 +52,58 @@ func tree(root int) usage {
 		pid, _ := strconv.Atoi(string(bytes.TrimSpace(b[:open])))
 		rest := strings.Fields(string(b[shut+2:]))
 		parent, _ := strconv.Atoi(rest[1])
-		user, _ := strconv.ParseFloat(rest[11], 64)
-		sys, _ := strconv.ParseFloat(rest[12], 64)
 		kids[parent] = append(kids[parent], pid)
-		procs[pid] = proc{string(b[open+1:shut]) == "worker", (user + sys) / ticks}
+		names[pid] = string(b[open+1 : shut])
 	}
 	var walk func(int)
 	walk = func(pid int) {
-		p, ok := procs[pid]
+		name, ok := names[pid]
 		if !ok {
 			return
 		}
-		u.n++
-		if p.worker {
-			u.workers += p.cpu
-		} else {
-			u.front += p.cpu
-			u.memory += anonymous(pid)
+		s := u.of(name)
+		s.cpu += cpuTime(pid)
+		s.pids = append(s.pids, pid)
+		if s != &u.workers {
+			s.memory += status(pid, "RssAnon:")
 		}
 		for _, k := range kids[pid] {
 			walk(k)
 		}
 	}
-	walk(root)
+	if root != 0 {
+		walk(root)
+	}
 	return u
 }
 
-// anonymous is the RssAnon of a process in bytes.
-func anonymous(pid int) int64 {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
-	if err != nil {
-		return 0 // ended meanwhile
+// cpuTime reads another process's CPU clock (clock_getcpuclockid(3)), which counts
+// nanoseconds where /proc counts hundredths; 0 for one that has ended.
+func cpuTime(pid int) float64 {
+	const scheduled = 2 // CPUCLOCK_SCHED
+	var ts unix.Timespec
+	if unix.ClockGettime(int32(^pid<<3|scheduled), &ts) != nil {
+		return 0
 	}
-	_, rest, _ := strings.Cut(string(b), "RssAnon:")
+	return float64(ts.Nano()) / 1e9
+}
+
+// status reads one of a process's sizes in bytes; 0 for a process that has ended.
+func status(pid int, name string) int64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(b), name)
 	fields := strings.Fields(rest)
 	if len(fields) == 0 {
 		return 0
 	}
 	n, _ := strconv.ParseInt(fields[0], 10, 64)
 	return n << 10
+}
+
+// resetPeak makes VmHWM count anew.
+func resetPeak(pid int) error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"strconv"
@@ -12,133 +14,211 @@ import (
 	"time"
 )
 
+// answerTime is how long a front end may take for an answer.
+const answerTime = 30 * time.Second
+
 // rawClient speaks HTTP/1.1 on a socket of its own with prepared heads, so that
 // the client costs little beside what is measured.
 type rawClient struct {
+	script
 	host, path string
 	tls        bool
 	token      string
-	version    string
 	session    string
 	c          net.Conn
 	br         *bufio.Reader
 	buf, body  []byte
-	head       []byte // up to "Content-Length: "
+	head       []byte // of a POST, up to "Content-Length: "
 }
 
-func newRaw(o options, token string) *rawClient {
-	u, _ := url.Parse(o.url) // checked by options.check
-	return &rawClient{host: u.Host, path: u.Path, tls: u.Scheme == "https", token: token, version: o.version}
+func newRaw(o *options, token string) *rawClient {
+	u, _ := url.Parse(o.url) // checked by parse
+	return &rawClient{script: newScript(o), host: u.Host, path: u.Path, tls: u.Scheme == "https", token: token}
+}
+
+// connect dials unless there is a connection.
+func (r *rawClient) connect() (err error) {
+	if r.c != nil {
+		return nil
+	}
+	if r.tls {
+		r.c, err = tls.Dial("tcp", r.host, clientTLS("http/1.1"))
+	} else {
+		r.c, err = net.Dial("tcp", r.host)
+	}
+	if err != nil {
+		r.c = nil
+		return err
+	}
+	r.br = bufio.NewReaderSize(r.c, 16<<10)
+	return nil
+}
+
+// clientTLS trusts whom it finds: loopback, and nothing secret is sent.
+func clientTLS(protocol string) *tls.Config {
+	return &tls.Config{InsecureSkipVerify: true, NextProtos: []string{protocol}}
+}
+
+func (r *rawClient) hangUp() {
+	if r.c != nil {
+		r.c.Close()
+		r.c, r.br = nil, nil
+	}
 }
 
 func (r *rawClient) open() error {
-	var err error
-	if r.c == nil {
-		if r.tls {
-			r.c, err = tls.Dial("tcp", r.host, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}) // loopback, no secret
-		} else {
-			r.c, err = net.Dial("tcp", r.host)
-		}
-		if err != nil {
-			return err
-		}
-		r.br = bufio.NewReaderSize(r.c, 64<<10)
-	}
 	r.session = ""
-	r.setHead("POST")
-	if _, err := r.roundTrip(initBody(r.version)); err != nil {
+	if err := r.connect(); err != nil {
+		return err
+	}
+	r.prepare()
+	if r.modern {
+		return nil
+	}
+	if _, err := r.post(r.initialize()); err != nil {
 		return fmt.Errorf("initialize: %w", err)
 	}
-	r.setHead("POST")
-	_, err = r.roundTrip(initialized)
+	r.prepare()
+	_, err := r.post(initialized)
 	return err
 }
 
-// setHead prepares the head of the requests to come.
-func (r *rawClient) setHead(method string) {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n", method, r.path, r.host)
+// fields appends the header fields of every request.
+func (r *rawClient) fields(b []byte) []byte {
+	b = append(append(append(b, "Host: "...), r.host...), "\r\n"...)
 	if r.token != "" {
-		fmt.Fprintf(&b, "Authorization: Bearer %s\r\n", r.token)
+		b = append(append(append(b, "Authorization: Bearer "...), r.token...), "\r\n"...)
 	}
 	if r.session != "" {
-		fmt.Fprintf(&b, "Mcp-Session-Id: %s\r\nMCP-Protocol-Version: %s\r\n", r.session, r.version)
+		b = fmt.Appendf(b, "Mcp-Session-Id: %s\r\nMCP-Protocol-Version: %s\r\n", r.session, r.version)
 	}
-	b.WriteString("Content-Length: ")
-	r.head = []byte(b.String())
+	return b
+}
+
+// prepare makes the head of the POST requests to come.
+func (r *rawClient) prepare() {
+	b := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n", r.path)
+	b = r.fields(b)
+	if r.modern {
+		b = append(b, "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: echo\r\n"...)
+	}
+	r.head = append(b, "Content-Length: "...)
 }
 
 func (r *rawClient) call(id int64) error {
-	r.body = callBody(r.body[:0], id)
-	answer, err := r.roundTrip(r.body)
+	r.body = r.echo(r.body[:0], id)
+	answer, err := r.post(r.body)
 	if err != nil {
 		return err
 	}
-	if !bytes.Contains(answer, []byte(text)) {
-		return fmt.Errorf("the answer lacks the text: %.300s", answer)
-	}
-	return checkAnswer(answer, id)
+	return r.checkAnswer(answer, id)
 }
 
-// roundTrip sends one request and returns the answer's body, valid until the next.
-func (r *rawClient) roundTrip(body []byte) ([]byte, error) {
+// post sends one request and returns the answer's body.
+func (r *rawClient) post(body []byte) ([]byte, error) {
+	if err := r.send(body); err != nil {
+		return nil, err
+	}
+	return r.answer()
+}
+
+// send sends one request as a POST.
+func (r *rawClient) send(body []byte) error {
+	if r.c == nil {
+		return errors.New("the connection is closed")
+	}
 	o := strconv.AppendInt(append(r.buf[:0], r.head...), int64(len(body)), 10)
-	o = append(append(o, "\r\n\r\n"...), body...)
-	r.buf = o
-	if _, err := r.c.Write(o); err != nil {
-		return nil, err
-	}
-	r.c.SetReadDeadline(time.Now().Add(20 * time.Second))
-	n, chunked, err := r.readHead()
-	if err != nil {
-		return nil, err
-	}
-	if chunked {
-		return r.readChunks()
-	}
-	if n < 0 {
-		return nil, nil
-	}
-	out := make([]byte, 0, 512)
-	if n <= r.br.Size() {
-		d, err := r.br.Peek(n)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, d...)
-		r.br.Discard(n)
-		return out, nil
-	}
-	out = make([]byte, n)
-	for have := 0; have < n; {
-		k, err := r.br.Read(out[have:])
-		if err != nil {
-			return nil, err
-		}
-		have += k
-	}
-	return out, nil
+	r.buf = append(append(o, "\r\n\r\n"...), body...)
+	r.c.SetDeadline(time.Now().Add(answerTime))
+	_, err := r.c.Write(r.buf)
+	return err
 }
 
-// readHead reads the status line and the header fields that matter.
-func (r *rawClient) readHead() (length int, chunked bool, err error) {
-	length = -1
+// answer reads one response. After an error the connection is not used again.
+func (r *rawClient) answer() ([]byte, error) {
+	h, err := r.readHead()
+	var b []byte
+	if err == nil {
+		b, err = r.readBody(h)
+	}
+	if err != nil {
+		r.hangUp()
+	}
+	return b, err
+}
+
+// get opens the session's stream on a connection of its own; the response's head has
+// been read when it returns.
+func (r *rawClient) get() error {
+	r.hangUp()
+	if err := r.connect(); err != nil {
+		return err
+	}
+	b := fmt.Appendf(nil, "GET %s HTTP/1.1\r\nAccept: text/event-stream\r\n", r.path)
+	r.c.SetDeadline(time.Now().Add(answerTime))
+	if _, err := r.c.Write(append(r.fields(b), "\r\n"...)); err != nil {
+		return err
+	}
+	if _, err := r.readHead(); err != nil {
+		return fmt.Errorf("open the stream: %w", err)
+	}
+	return r.c.SetDeadline(time.Time{})
+}
+
+// close ends the session and the connection.
+func (r *rawClient) close() error {
+	defer r.hangUp()
+	return r.end()
+}
+
+// end ends the session and keeps the connection.
+func (r *rawClient) end() error {
+	if r.session == "" {
+		return nil
+	}
+	if err := r.connect(); err != nil {
+		return err
+	}
+	b := r.fields(fmt.Appendf(nil, "DELETE %s HTTP/1.1\r\n", r.path))
+	r.session = ""
+	r.c.SetDeadline(time.Now().Add(answerTime))
+	_, err := r.c.Write(append(b, "\r\n"...))
+	if err == nil {
+		_, err = r.answer()
+	}
+	if err != nil {
+		return fmt.Errorf("DELETE: %w", err)
+	}
+	return nil
+}
+
+// head is what matters of a response's head.
+type head struct {
+	length  int // -1: not said
+	chunked bool
+}
+
+func (r *rawClient) readHead() (head, error) {
+	h := head{length: -1}
 	for first := true; ; first = false {
 		l, err := r.br.ReadSlice('\n')
 		if err != nil {
-			return 0, false, err
+			return h, err
 		}
 		switch {
 		case first:
 			if len(l) < 12 || l[9] != '2' {
-				return 0, false, fmt.Errorf("status %s", bytes.TrimSpace(l))
+				return h, fmt.Errorf("answered by %q", bytes.TrimSpace(l))
+			}
+			if string(l[9:12]) == "204" || string(l[9:12]) == "202" {
+				h.length = 0
 			}
 		case len(l) <= 2:
-			return length, chunked, nil
+			return h, nil
 		case field(l, "content-length:"):
-			length, _ = strconv.Atoi(string(bytes.TrimSpace(l[15:])))
+			h.length, _ = strconv.Atoi(string(bytes.TrimSpace(l[15:])))
 		case field(l, "transfer-encoding:"):
-			chunked = true
+			h.chunked = true
 		case field(l, "mcp-session-id:"):
 			r.session = string(bytes.TrimSpace(l[15:]))
 		}
@@ -149,6 +229,18 @@ func field(l []byte, name string) bool {
 	return len(l) > len(name) && bytes.EqualFold(l[:len(name)], []byte(name))
 }
 
+func (r *rawClient) readBody(h head) ([]byte, error) {
+	switch {
+	case h.chunked:
+		return r.readChunks()
+	case h.length < 0:
+		return nil, errors.New("a response without a length")
+	}
+	b := make([]byte, h.length)
+	_, err := io.ReadFull(r.br, b)
+	return b, err
+}
+
 func (r *rawClient) readChunks() ([]byte, error) {
 	var body []byte
 	for {
@@ -156,33 +248,19 @@ func (r *rawClient) readChunks() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		k, err := strconv.ParseInt(string(bytes.TrimSpace(l)), 16, 32)
+		size, _, _ := strings.Cut(string(bytes.TrimSpace(l)), ";")
+		n, err := strconv.ParseInt(size, 16, 32)
 		if err != nil {
 			return nil, err
 		}
-		for left := int(k) + 2; left > 0; {
-			d, err := r.br.Peek(min(left, r.br.Size()))
-			if err != nil {
-				return nil, err
-			}
-			body = append(body, d...)
-			r.br.Discard(len(d))
-			left -= len(d)
+		at := len(body)
+		body = append(body, make([]byte, n+2)...) // with its line end
+		if _, err := io.ReadFull(r.br, body[at:]); err != nil {
+			return nil, err
 		}
-		body = body[:len(body)-2]
-		if k == 0 {
+		body = body[:at+int(n)]
+		if n == 0 {
 			return body, nil
 		}
-	}
-}
-
-func (r *rawClient) close() {
-	if r.c == nil {
-		return
-	}
-	if r.session != "" {
-		r.setHead("DELETE")
-		r.roundTrip(nil)
-		r.setHead("POST")
 	}
 }

@@ -1,5 +1,10 @@
-// Command null is a net/http handler without worker and without tokens: what
-// HTTP alone costs. Other front ends are measured as multiples of it.
+// Command null is a net/http handler without worker, session and tokens: what HTTP
+// alone costs. Other front ends are measured as multiples of it, or beside it.
+//
+//	null -addr ADDR [-cert FILE -key FILE] [-every 1s]
+//
+// A POST is answered with its own body. A GET opens a stream of events that stays
+// open, with one message each interval if one is given.
 package main
 
 import (
@@ -11,16 +16,33 @@ import (
 	"time"
 )
 
+// maxBody is the longest body that it answers.
+const maxBody = 32 << 20
+
 func main() {
 	addr := flag.String("addr", "127.0.0.1:0", "loopback address to listen on")
-	flag.String("worker", "", "ignored")
+	cert := flag.String("cert", "", "certificate; with it TLS, HTTP/1.1 and HTTP/2 are served")
+	key := flag.String("key", "", "its key")
+	every := flag.Duration("every", 0, "how often a stream gets a message; 0: never")
 	flag.Parse()
-	srv := &http.Server{Addr: *addr, Handler: http.HandlerFunc(serve), ReadHeaderTimeout: 5 * time.Second}
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.Method {
+		case http.MethodPost:
+			post(w, r)
+		case http.MethodGet:
+			stream(w, r, *every)
+		}
+	})
+	srv := &http.Server{Addr: *addr, Handler: h, ReadHeaderTimeout: 5 * time.Second}
+	if *cert != "" {
+		log.Fatal(srv.ListenAndServeTLS(*cert, *key))
+	}
 	log.Fatal(srv.ListenAndServe())
 }
 
-func serve(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodPost || r.ContentLength < 0 || r.ContentLength > 32<<20 {
+func post(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength < 0 || r.ContentLength > maxBody {
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
 		return
 	}
 	b := make([]byte, r.ContentLength)
@@ -34,4 +56,32 @@ func serve(w http.ResponseWriter, r *http.Request) {
 	}
 	out := append(make([]byte, 0, len(b)+32), `{"result":1,"req":`...)
 	w.Write(append(append(out, b...), '}'))
+}
+
+// event is the message that scripts/bench/worker sends, as an event.
+const event = "event: message\ndata: " +
+	`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"bench","data":"one more second has passed"}}` + "\n\n"
+
+func stream(w http.ResponseWriter, r *http.Request, every time.Duration) {
+	w.Header()["Content-Type"] = []string{"text/event-stream"}
+	ctrl := http.NewResponseController(w)
+	if ctrl.Flush() != nil {
+		return
+	}
+	var tick <-chan time.Time // nil for ever without messages
+	if every > 0 {
+		t := time.NewTicker(every)
+		defer t.Stop()
+		tick = t.C
+	}
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-tick:
+			if _, err := io.WriteString(w, event); err != nil || ctrl.Flush() != nil {
+				return
+			}
+		}
+	}
 }

@@ -1,12 +1,23 @@
 // Command worker is the smallest stdio MCP server that a benchmark can stand
-// behind a front end: initialize, ping, tools/list and one tool, echo.
+// behind a front end, in either era of the protocol:
+//
+//	worker [-era legacy|modern] [-notify 1s]
+//
+// Its tools are echo, blob (a result of so many bytes) and flood (as many bytes of
+// notifications before the result). With -notify it sends one more notification each
+// interval, once a client is there.
 package main
 
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
 	"fmt"
+	"io"
 	"os"
+	"strings"
+	"sync"
+	"time"
 )
 
 // message is one JSON-RPC message.
@@ -16,50 +27,131 @@ type message struct {
 	Params json.RawMessage `json:"params,omitempty"`
 }
 
-// echo is the one tool.
-var echo = map[string]any{"name": "echo", "description": "Say it again.", "inputSchema": map[string]any{
-	"type": "object", "properties": map[string]any{"text": map[string]any{"type": "string"}}}}
+// notice is what -notify sends.
+const notice = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"bench","data":"one more second has passed"}}`
+
+const modernVersion = "2026-07-28"
+
+// worker is the server.
+type worker struct {
+	modern bool
+	mu     sync.Mutex // guards out
+	out    *bufio.Writer
+}
 
 func main() {
-	in := bufio.NewReaderSize(os.Stdin, 1<<20)
-	out := bufio.NewWriterSize(os.Stdout, 1<<20)
+	era := flag.String("era", "legacy", "legacy or modern: what it speaks; the other is refused")
+	notify := flag.Duration("notify", 0, "how often to send a notification; 0: never")
+	flag.Parse()
+	w := &worker{modern: *era == "modern", out: bufio.NewWriterSize(os.Stdout, 64<<10)}
+	if err := w.serve(bufio.NewReaderSize(os.Stdin, 64<<10), *notify); err != nil && err != io.EOF {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		os.Exit(1)
+	}
+}
+
+func (w *worker) serve(in *bufio.Reader, notify time.Duration) error {
 	for {
 		line, err := in.ReadBytes('\n')
-		var m message
-		if len(line) > 1 && json.Unmarshal(line, &m) == nil && m.ID != nil && m.Method != "" {
-			reply := map[string]any{"jsonrpc": "2.0", "id": m.ID}
-			if result := answer(m); result != nil {
-				reply["result"] = result
-			} else {
-				reply["error"] = map[string]any{"code": -32601, "message": "method not found"}
-			}
-			b, _ := json.Marshal(reply)
-			out.Write(append(b, '\n'))
-			out.Flush()
-		}
 		if err != nil {
-			return
+			return err
+		}
+		var m message
+		if json.Unmarshal(line, &m) != nil || m.Method == "" {
+			continue
+		}
+		if m.ID == nil {
+			if m.Method == "notifications/initialized" && notify > 0 {
+				go w.tick(notify)
+			}
+			continue
+		}
+		reply := map[string]any{"jsonrpc": "2.0", "id": m.ID}
+		if result := w.answer(m); result != nil {
+			if w.modern {
+				result["resultType"] = "complete"
+			}
+			reply["result"] = result
+		} else {
+			reply["error"] = map[string]any{"code": -32601, "message": "method not found"}
+		}
+		b, _ := json.Marshal(reply) // maps of what can be encoded
+		if err := w.line(b); err != nil {
+			return err
 		}
 	}
 }
 
+// tick sends a notification each interval.
+func (w *worker) tick(interval time.Duration) {
+	for range time.Tick(interval) {
+		if w.line([]byte(notice)) != nil {
+			return // the reader of main ends the process
+		}
+	}
+}
+
+func (w *worker) line(b []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.out.Write(b)
+	w.out.WriteByte('\n')
+	return w.out.Flush()
+}
+
+var (
+	tools = map[string]any{"tools": map[string]any{}}
+	info  = map[string]any{"name": "bench-worker", "version": "1"}
+)
+
 // answer returns the result of a request, nil for a method that is not served.
-func answer(m message) any {
-	switch m.Method {
-	case "initialize":
+func (w *worker) answer(m message) map[string]any {
+	switch {
+	case m.Method == "initialize" && !w.modern:
 		var p struct{ ProtocolVersion string }
 		json.Unmarshal(m.Params, &p)
-		return map[string]any{"protocolVersion": p.ProtocolVersion, "capabilities": map[string]any{"tools": map[string]any{}},
-			"serverInfo": map[string]any{"name": "bench-worker", "version": "1"}}
-	case "ping":
+		return map[string]any{"protocolVersion": p.ProtocolVersion, "capabilities": tools, "serverInfo": info}
+	case m.Method == "server/discover" && w.modern:
+		return map[string]any{"supportedVersions": []string{modernVersion}, "capabilities": tools, "ttlMs": 0, "cacheScope": "private",
+			"_meta": map[string]any{"io.modelcontextprotocol/serverInfo": info}}
+	case m.Method == "ping" && !w.modern:
 		return map[string]any{}
-	case "tools/list":
-		return map[string]any{"tools": []any{echo}}
-	case "tools/call":
-		var p struct{ Arguments struct{ Text string } }
-		json.Unmarshal(m.Params, &p)
-		text := fmt.Sprintf("pid=%d uid=%d %s", os.Getpid(), os.Getuid(), p.Arguments.Text)
-		return map[string]any{"content": []any{map[string]any{"type": "text", "text": text}}}
+	case m.Method == "tools/list":
+		return map[string]any{"tools": []any{tool("echo", "text", "string"), tool("blob", "bytes", "integer"), tool("flood", "bytes", "integer")}}
+	case m.Method == "tools/call":
+		return w.call(m)
 	}
 	return nil
+}
+
+func tool(name, argument, kind string) map[string]any {
+	return map[string]any{"name": name, "inputSchema": map[string]any{
+		"type": "object", "properties": map[string]any{argument: map[string]any{"type": kind}}}}
+}
+
+func (w *worker) call(m message) map[string]any {
+	var p struct {
+		Name      string
+		Arguments struct {
+			Text  string
+			Bytes int
+		}
+	}
+	json.Unmarshal(m.Params, &p)
+	text := p.Arguments.Text
+	switch p.Name {
+	case "echo":
+		text = fmt.Sprintf("pid=%d uid=%d %s", os.Getpid(), os.Getuid(), text)
+	case "blob":
+		text = strings.Repeat("x", p.Arguments.Bytes)
+	case "flood":
+		const each = 16 << 10
+		b := fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%q}}`, strings.Repeat("x", each))
+		for sent := 0; sent < p.Arguments.Bytes; sent += each {
+			if w.line(b) != nil {
+				break // the answer finds the same
+			}
+		}
+	}
+	return map[string]any{"content": []any{map[string]any{"type": "text", "text": text}}}
 }

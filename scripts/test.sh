@@ -106,13 +106,14 @@ stage_keycloak() { scripts/test-keycloak.sh; }
 stage_newcomer() {
   if am_root; then scripts/test-newcomer.sh; else say "SKIPPED: needs root (makes an account to be a newcomer)"; fi
 }
+stage_bench() { scripts/bench.sh --smoke; }
 stage_identity() {
   if am_root; then scripts/test-identity.sh; else say "SKIPPED: needs root (workers of real accounts)"; fi
 }
 
 fast=(tools build format vet layout unit)
 full=(tools build format vet layout staticcheck vulnerabilities shellcheck race tls identity conformance workers
-  clients keycloak newcomer toolsets lifetime lifetime_clients all_clients all_clients_keycloak)
+  clients keycloak newcomer toolsets bench lifetime lifetime_clients all_clients all_clients_keycloak)
 soak=(tools build fuzz_long chaos_long)
 declare -n stages=$level
 if [ "${1:-}" = --list ]; then printf '%s\n' "${stages[@]}"; exit 0; fi

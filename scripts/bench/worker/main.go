@@ -44,15 +44,19 @@ func main() {
 	notify := flag.Duration("notify", 0, "how often to send a notification; 0: never")
 	flag.Parse()
 	w := &worker{modern: *era == "modern", out: bufio.NewWriterSize(os.Stdout, 64<<10)}
-	if err := w.serve(bufio.NewReaderSize(os.Stdin, 64<<10), *notify); err != nil && err != io.EOF {
+	if err := w.serve(bufio.NewReaderSize(os.Stdin, 64<<10), *notify); err != nil {
 		fmt.Fprintln(os.Stderr, "worker:", err)
 		os.Exit(1)
 	}
 }
 
+// serve answers until there is nothing more to read.
 func (w *worker) serve(in *bufio.Reader, notify time.Duration) error {
 	for {
 		line, err := in.ReadBytes('\n')
+		if err == io.EOF {
+			return nil
+		}
 		if err != nil {
 			return err
 		}

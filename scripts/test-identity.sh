@@ -117,4 +117,32 @@ call alice "$s" status '{}' >"$WORK/status"
 if grep -q 'subject demo-alice' "$WORK/status"; then ok "gatehouse-worker got its settings on descriptor 3"; else not_ok "gatehouse-worker's settings" "$(cat "$WORK/status")"; fi
 if grep -q gatehouse-alice "$WORK/status"; then ok "its status tool names the account"; else not_ok "its status tool" "$(cat "$WORK/status")"; fi
 check "stop-server.sh succeeds again" "$ROOT/scripts/stop-server.sh" "$PORT"
+
+# Warm workers: the second session's worker was there before it, and is like the first's.
+export MCP_WARM_WORKERS=1
+start "[\"/usr/bin/python3\", \"-I\", \"$BIN/identity-worker.py\"]"
+listed() { "$ROOT/bin/gatehouse" sessions list --port "$PORT" --json | jq -c "select($1)"; }
+like() { jq -Sc 'del(.pid) | .fds |= map([.[0], (.[1] | sub("\\[.*"; ""))])' "$1"; } # pipes have numbers
+s=$(open_session alice)
+call alice "$s" whoami '{}' >"$WORK/cold.json"
+for _ in $(seq 50); do
+  warm=$(listed .warm)
+  [ -z "$warm" ] || break
+  sleep 0.1
+done
+pid=$(jq .pid <<<"$warm")
+same "one warm worker of alice's account" "$(jq -r '[.account,.server]|join(" ")' <<<"$warm")" "gatehouse-alice /mcp"
+uid=$(id -u gatehouse-alice)
+same "the warm worker's uids" "$(status_of "$pid" Uid)" "$uid $uid $uid $uid"
+sb=$(open_session bob)
+same "bob is not given it" "$(call bob "$sb" whoami '{}' | jq -r .env.USER)" gatehouse-bob
+if [ "$(listed ".pid == $pid and .warm" | jq -r .pid)" = "$pid" ]; then ok "it still waits"; else not_ok "it waits no more"; fi
+s2=$(open_session alice)
+call alice "$s2" whoami '{}' >"$WORK/warm.json"
+same "alice's second session is given it" "$(jq .pid "$WORK/warm.json")" "$pid"
+same "environment, folder, umask and descriptors are those of a cold one" "$(like "$WORK/warm.json")" "$(like "$WORK/cold.json")"
+for f in Uid Gid Groups CapInh CapPrm CapEff CapBnd CapAmb NoNewPrivs Seccomp; do same "$f as well" "$(status_of "$pid" $f)" "$(status_of "$(jq .pid "$WORK/cold.json")" $f)"; done
+all=$(listed true | jq .pid)
+check "stop-server.sh succeeds with warm workers" "$ROOT/scripts/stop-server.sh" "$PORT"
+same "no worker is left, warm or not" "$(for p in $all; do ! alive "$p" || echo "$p"; done)" ""
 summary

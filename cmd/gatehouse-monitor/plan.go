@@ -110,7 +110,7 @@ func settingsOf(p *plan.Plan) (monitor.Config, error) {
 		WorkerUser: m.WorkerUser, FrontUser: m.FrontUser, KeysUser: m.KeysUser,
 		Accounts:   accounts.Policy(m.Accounts),
 		MaxWorkers: m.MaxWorkers, MaxPerPrincipal: m.MaxPerPrincipal, MaxPerToken: m.MaxPerToken,
-		SpawnRate: m.SpawnRate, SpawnBurst: m.SpawnBurst,
+		SpawnRate: m.SpawnRate, SpawnBurst: m.SpawnBurst, WarmWorkers: m.WarmWorkers,
 		CredentialGrace: m.CredentialGrace, MaxStale: m.MaxStale, DrainLimit: m.DrainLimit,
 		KillGrace: m.KillGrace, KillGraceHard: m.KillGraceHard, AccountRecheck: m.AccountRecheck,
 		FrontPart: p.Front, KeysPart: p.Keykeeper,

@@ -69,7 +69,7 @@ type operatorWorker struct {
 	PID                                          int
 	Since, Lease                                 time.Time
 	Memory                                       int64
-	Ending, Known, Stream                        bool
+	Ending, Warm, Known, Stream                  bool
 	Session                                      string
 	IdleMS                                       int64 `json:"idle_ms"`
 	Calls                                        int
@@ -117,6 +117,9 @@ func (w *operatorWorker) row(now time.Time) []string {
 	if w.Known {
 		session, idle, calls = cmp.Or(w.Session, "-"), ago(time.Duration(w.IdleMS)*time.Millisecond), fmt.Sprint(w.Calls)
 		stream = map[bool]string{true: "yes", false: "no"}[w.Stream]
+	}
+	if w.Warm {
+		session, idle, calls, stream = "(warm)", "-", "-", "-"
 	}
 	lease := "-"
 	if !w.Lease.IsZero() {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestSessionsSocket: a port is the whole number, and what another account's server
@@ -54,5 +55,23 @@ func TestSessionsSocket(t *testing.T) {
 				t.Errorf("%q, %v; want %q, %q", got, err, c.want, c.err)
 			}
 		})
+	}
+}
+
+// TestSessionsRows: what waits for a session and what the front end did not describe
+// look like neither a session nor each other.
+func TestSessionsRows(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		w          operatorWorker
+	}{
+		{"a session", "k3Jx0a 4s 1 yes", operatorWorker{Known: true, Session: "k3Jx0a", IdleMS: 4000, Calls: 1, Stream: true}},
+		{"not described", "? ? ? ?", operatorWorker{}},
+		{"warm", "(warm) - - -", operatorWorker{Warm: true}},
+	} {
+		row := c.w.row(time.Now())
+		if got := strings.Join([]string{row[1], row[7], row[8], row[9]}, " "); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
 	}
 }

@@ -343,7 +343,7 @@ func (a *attendant) close() {
 	})
 }
 
-// orphaned ends all workers of a front end that is gone.
+// orphaned ends all workers of a front end that is gone, and those that wait for it.
 func (a *attendant) orphaned(reason string) {
 	a.close()
 	a.mu.Lock()
@@ -355,6 +355,7 @@ func (a *attendant) orphaned(reason string) {
 	for _, l := range list {
 		l.stop(reason, a.m.patient())
 	}
+	a.m.leases.endWarm(reason)
 }
 
 // numbers returns the descriptors of files without changing their mode.

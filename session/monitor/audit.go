@@ -54,10 +54,11 @@ func who(e *zerolog.Event, a *assignment) *zerolog.Event {
 	return e.Str("account", clean(string(a.account.Name))).Uint32("uid", a.account.UID)
 }
 
-// auditSpawn logs a start.
-func (m *Monitor) auditSpawn(l *lease, pid int) {
+// auditStart logs a start: "spawn" of a worker for a session, "warm" of one for which
+// "spawn" follows if a session gets it.
+func (m *Monitor) auditStart(event string, l *lease, pid int) {
 	v, until, _ := l.snapshot()
-	e := who(whose(m.log.Info().Str("audit", "spawn"), &v), &l.assignment).
+	e := who(whose(m.log.Info().Str("audit", event), &v), &l.assignment).
 		Str("server", m.cfg.Servers[l.server].Path).Int("pid", pid)
 	if !until.IsZero() {
 		e = e.Time("lease", until.UTC().Truncate(time.Second))

@@ -55,6 +55,9 @@ type Config struct {
 	MaxPerToken     int
 	SpawnRate       float64 // a second and principal
 	SpawnBurst      int
+	WarmWorkers     int // that wait for a session, of each kind; 0: none
+	// WarmIdle is how long they wait; 0: five minutes.
+	WarmIdle        time.Duration
 	CredentialGrace time.Duration
 	MaxStale        time.Duration
 	DrainLimit      time.Duration
@@ -127,7 +130,8 @@ func (c *Config) check(root bool) error {
 		{len(c.FrontPart) == 0, "no part for the front end"},
 		{c.MaxWorkers <= 0, "max_workers must be positive"},
 		{c.authenticated() && (c.MaxPerPrincipal <= 0 || c.MaxPerToken <= 0 || c.SpawnRate <= 0 || c.SpawnBurst <= 0 || c.MaxStale <= 0), "limits of a principal must be positive"},
-		{c.CredentialGrace < 0 || c.DrainLimit < 0 || c.KillGrace < 0 || c.KillGraceHard < 0 || c.AccountRecheck < 0, "durations must not be negative"},
+		{c.WarmWorkers < 0, "warm_workers must not be negative"},
+		{c.CredentialGrace < 0 || c.WarmIdle < 0 || c.DrainLimit < 0 || c.KillGrace < 0 || c.KillGraceHard < 0 || c.AccountRecheck < 0, "durations must not be negative"},
 	} {
 		if rule.broken {
 			return errors.New("plan: " + rule.text)

@@ -56,9 +56,31 @@ type leases struct {
 
 	mu      sync.Mutex // guards what follows, and all fields of every lease
 	all     map[*lease]struct{}
+	warm    map[*lease]struct{} // those that were given to nobody and are not being ended
+	active  tally
 	buckets map[identity.Principal]*rate.Limiter
 	closed  bool
 	empty   *sync.Cond
+}
+
+// tally counts the leases that are not being ended, for the caps.
+type tally struct {
+	all  int
+	mine map[identity.Principal]int
+	of   map[string]int // by token
+}
+
+func (c *tally) add(v *verdict, n int) {
+	c.all += n
+	if c.mine[v.principal] += n; c.mine[v.principal] == 0 {
+		delete(c.mine, v.principal)
+	}
+	if v.tokenID == "" {
+		return
+	}
+	if c.of[v.tokenID] += n; c.of[v.tokenID] == 0 {
+		delete(c.of, v.tokenID)
+	}
 }
 
 // lease is one worker's right to live.
@@ -74,6 +96,10 @@ type lease struct {
 	body       body
 	timer      *time.Timer
 
+	// Of a warm worker.
+	given bool       // somebody has claimed it
+	taken chan owner // who that is
+
 	// For operators.
 	number uint64
 	pid    int
@@ -84,51 +110,68 @@ type leaseState uint8
 
 const (
 	leaseStarting leaseState = iota // reserved, no process yet
+	leaseWarm                       // runs, and was given to nobody
 	leaseRunning
 	leaseStopping
 )
 
 func newLeases(l limits, now func() time.Time) *leases {
-	t := &leases{limits: l, now: now, all: make(map[*lease]struct{}), buckets: make(map[identity.Principal]*rate.Limiter)}
+	t := &leases{
+		limits: l, now: now, all: make(map[*lease]struct{}), warm: make(map[*lease]struct{}), buckets: make(map[identity.Principal]*rate.Limiter),
+		active: tally{mine: make(map[identity.Principal]int), of: make(map[string]int)},
+	}
 	t.empty = sync.NewCond(&t.mu)
 	return t
 }
 
-// reserve takes a place for a worker, or says which limit is in the way.
+// reserve takes a place for a worker, or says which limit is in the way. A warm
+// worker that is in the way is ended.
 func (t *leases) reserve(v *verdict, server uint16, a assignment, until time.Time) (*lease, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed {
-		return nil, refuse(spawn.KindDraining, "the service is stopping")
+	err := t.room(v)
+	for err != nil && t.evict(v) {
+		err = t.room(v)
 	}
-	active, mine, ofToken := 0, 0, 0
-	for l := range t.all {
-		if l.state == leaseStopping {
-			continue
-		}
-		active++
-		if l.verdict.principal == v.principal {
-			mine++
-		}
-		if v.tokenID != "" && l.verdict.tokenID == v.tokenID {
-			ofToken++
-		}
-	}
-	lim := &t.limits
-	switch {
-	case active >= lim.workers || len(t.all) >= 2*lim.workers:
-		return nil, refuse(spawn.KindLimit, "%d workers run, %d more are being ended", active, len(t.all)-active)
-	case lim.perPrincipal > 0 && mine >= lim.perPrincipal:
-		return nil, refuse(spawn.KindLimit, "%d workers of this principal run", mine)
-	case lim.perPrincipal > 0 && ofToken >= lim.perToken:
-		return nil, refuse(spawn.KindLimit, "%d workers of this token run", ofToken)
+	if err != nil {
+		return nil, err
 	}
 	if err := t.takeRate(v.principal); err != nil {
 		return nil, err
 	}
+	return t.enter(v, server, a, until), nil
+}
+
+// room says which cap is in the way of one more worker; nil: none. t.mu is held.
+func (t *leases) room(v *verdict) error {
+	active, mine, ofToken := t.active.all, t.active.mine[v.principal], t.active.of[v.tokenID]
+	lim := &t.limits
+	switch {
+	case t.closed:
+		return refuse(spawn.KindDraining, "the service is stopping")
+	case active >= lim.workers || len(t.all) >= 2*lim.workers:
+		return refuse(spawn.KindLimit, "%d workers run, %d more are being ended", active, len(t.all)-active)
+	case lim.perPrincipal > 0 && mine >= lim.perPrincipal:
+		return refuse(spawn.KindLimit, "%d workers of this principal run", mine)
+	case lim.perPrincipal > 0 && ofToken >= lim.perToken:
+		return refuse(spawn.KindLimit, "%d workers of this token run", ofToken)
+	}
+	return nil
+}
+
+// enter puts a lease into the table, t.mu held.
+func (t *leases) enter(v *verdict, server uint16, a assignment, until time.Time) *lease {
 	l := &lease{table: t, verdict: *v, server: server, assignment: a, until: until}
 	t.all[l] = struct{}{}
-	return l, nil
+	t.active.add(v, 1)
+	return l
+}
+
+// leave has a lease count as being ended from now on, t.mu held.
+func (l *lease) leave(reason string) {
+	l.state, l.reason = leaseStopping, reason
+	l.table.active.add(&l.verdict, -1)
+	delete(l.table.warm, l)
 }
 
 // limit has other limits hold from now on. Workers beyond them live on.
@@ -170,8 +213,14 @@ func (l *lease) release() {
 	t := l.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if _, live := t.all[l]; !live {
+		return
+	}
 	if l.timer != nil {
 		l.timer.Stop()
+	}
+	if l.state != leaseStopping {
+		l.leave("")
 	}
 	delete(t.all, l)
 	if len(t.all) == 0 {
@@ -202,6 +251,9 @@ func (l *lease) run(b body) {
 		return
 	}
 	l.state = leaseRunning
+	if _, warm := t.warm[l]; warm {
+		l.state = leaseWarm
+	}
 }
 
 // arm sets the timer. t.mu is held.
@@ -230,6 +282,8 @@ func (l *lease) check() {
 		l.arm()
 	case l.state == leaseStopping:
 		l.body.Kill() // a slow end must not last longer than the lease
+	case l.state == leaseWarm:
+		l.end("nobody needed it", overdue)
 	default:
 		l.end("lease expired", overdue)
 	}
@@ -247,7 +301,7 @@ func (l *lease) end(reason string, how ladder) {
 	if _, live := l.table.all[l]; !live || l.state == leaseStopping {
 		return
 	}
-	l.state, l.reason = leaseStopping, reason
+	l.leave(reason)
 	if l.body != nil {
 		go climb(l.body, how)
 	}
@@ -266,8 +320,8 @@ func (l *lease) interrupt() {
 func (l *lease) kill(reason string) {
 	l.table.mu.Lock()
 	defer l.table.mu.Unlock()
-	if l.state != leaseStopping {
-		l.state, l.reason = leaseStopping, reason
+	if _, live := l.table.all[l]; live && l.state != leaseStopping {
+		l.leave(reason)
 	}
 	l.urgent = true
 	if l.body != nil {
@@ -320,9 +374,16 @@ func (l *lease) renew(v *verdict, until time.Time) error {
 	case l.until.IsZero() || !until.After(l.until):
 		return refuse(spawn.KindRefused, "the token is not newer")
 	}
+	l.hold(v, until)
+	return nil
+}
+
+// hold has the lease stand on that token from now on, t.mu held.
+func (l *lease) hold(v *verdict, until time.Time) {
+	l.table.active.add(&l.verdict, -1)
+	l.table.active.add(v, 1)
 	l.verdict, l.until = *v, until
 	l.arm()
-	return nil
 }
 
 // why is the reason for the end, as the front end is told.

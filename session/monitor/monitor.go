@@ -295,50 +295,78 @@ func (m *Monitor) spawn(a *attendant, r spawn.SpawnRequest) error {
 	if err != nil {
 		return m.refusal(r.Server, &v, nil, err)
 	}
-	l, err := m.leases.reserve(&v, r.Server, as, m.until(&v))
-	if err != nil {
-		return m.refusal(r.Server, &v, &as, err)
+	l, warm := m.takeWarm(&v, r.Server, &as)
+	if l == nil {
+		if l, err = m.leases.reserve(&v, r.Server, as, m.until(&v)); err != nil {
+			return m.refusal(r.Server, &v, &as, err)
+		}
 	}
 	// A key that was withdrawn before the lease stood in the table: judge again.
 	if m.judge.Generation() != v.generation {
 		if _, err := m.judge.Judge(a.ctx, r.Server, r.Token); err != nil {
-			l.release()
+			m.giveBack(l, warm)
 			return m.refusal(r.Server, &v, &as, err)
 		}
 	}
-	number := m.number.Add(1)
-	w, err := m.runner.start(job{server: r.Server, verdict: &v, assignment: &as}, number)
-	if err != nil {
-		l.release()
+	if warm != nil {
+		l.taken <- m.handOver(a, r.Seq, l, warm)
+	} else if err := m.startCold(a, r.Seq, l, job{server: r.Server, verdict: &v, assignment: &as}); err != nil {
 		return m.refusal(r.Server, &v, &as, refuse(spawn.KindUnavailable, "%v", err))
 	}
-	l.describe(number, w.child.PID())
-	m.handOver(a, r.Seq, l, w)
+	if m.live.Load().WarmWorkers > 0 {
+		go m.keepWarm(a, &v, r.Server, &as)
+	}
 	return nil
 }
 
-// handOver gives a started worker to the front end.
-func (m *Monitor) handOver(a *attendant, seq uint64, l *lease, w *running) {
+// startCold starts a worker for the front end under a lease of its own.
+func (m *Monitor) startCold(a *attendant, seq uint64, l *lease, j job) error {
+	number := m.number.Add(1)
+	w, err := m.runner.start(j, number)
+	if err != nil {
+		l.release()
+		return err
+	}
+	l.describe(number, w.child.PID())
 	l.run(w)
-	m.auditSpawn(l, w.child.PID())
-	files := []*os.File{w.stdio.Stdin, w.stdio.Stdout, w.stdio.Stderr, w.child.TakePIDFD()}
-	handle, ok := a.adopt(l)
-	if !ok {
-		closeFiles(files)
-		l.stop("the front end ended", m.patient())
-		go m.attendWorker(a, 0, l, w)
+	s := m.handOver(a, seq, l, w)
+	go m.attendWorker(s, l, w)
+	return nil
+}
+
+// giveBack gives a lease up that nobody will use, and ends its worker, if it has one.
+func (m *Monitor) giveBack(l *lease, warm *running) {
+	if warm == nil {
+		l.release()
 		return
 	}
+	l.stop("key withdrawn", ladder{0, m.cfg.KillGraceHard})
+	l.taken <- owner{}
+}
+
+// handOver gives a started worker to the front end. Without one any more the worker
+// ends, and the owner is nobody's.
+func (m *Monitor) handOver(a *attendant, seq uint64, l *lease, w *running) owner {
+	m.auditStart("spawn", l, w.child.PID())
+	handle, ok := a.adopt(l)
+	if !ok {
+		l.stop("the front end ended", m.patient())
+		return owner{}
+	}
 	_, until, _ := l.snapshot()
-	a.send(outgoing{files: files, frame: spawn.Spawned{
+	a.send(outgoing{files: w.handles(), frame: spawn.Spawned{
 		Seq: seq, Handle: handle, PID: uint32(w.child.PID()), UID: l.assignment.account.UID,
 		Account: string(l.assignment.account.Name), Lease: spawn.UnixMilli(until),
 	}})
-	go m.attendWorker(a, handle, l, w)
+	return owner{a, handle}
 }
 
-// attendWorker waits for a worker's end, clears its tree away and says so.
-func (m *Monitor) attendWorker(a *attendant, handle uint64, l *lease, w *running) {
+// attendWorker waits for a worker's end, clears its tree away and says so. One that is
+// no front end's has its pipes closed first, which asks it to end.
+func (m *Monitor) attendWorker(to owner, l *lease, w *running) {
+	if to.a == nil {
+		closeFiles(w.handles())
+	}
 	<-w.Done()
 	if err := w.clear(); err != nil {
 		m.log.Error().Err(err).Int("pid", w.child.PID()).Msg("worker was not cleared away")
@@ -346,12 +374,12 @@ func (m *Monitor) attendWorker(a *attendant, handle uint64, l *lease, w *running
 	l.release()
 	st, reason := w.Status(), l.why()
 	m.auditExit(l, w.child.PID(), st, reason)
-	if handle == 0 {
+	if to.a == nil {
 		return
 	}
-	a.dismiss(handle)
-	a.send(outgoing{frame: spawn.Exited{
-		Handle: handle, Code: int32(st.Code), Signal: uint32(st.Signal), Reason: shorten(reason, spawn.MaxReason),
+	to.a.dismiss(to.handle)
+	to.a.send(outgoing{frame: spawn.Exited{
+		Handle: to.handle, Code: int32(st.Code), Signal: uint32(st.Signal), Reason: shorten(reason, spawn.MaxReason),
 	}})
 }
 

@@ -50,7 +50,8 @@ type Worker struct {
 	Lease   time.Time `json:"lease,omitzero"` // the zero time: no end
 	Memory  int64     `json:"memory"`         // bytes, resident
 	Ending  bool      `json:"ending,omitempty"`
-	Known   bool      `json:"known"` // to the front end: the fields below are meaningful
+	Warm    bool      `json:"warm,omitempty"` // waits for a session, and was given to none
+	Known   bool      `json:"known"`          // to the front end: the fields below are meaningful
 	Session string    `json:"session,omitempty"`
 	IdleMS  uint64    `json:"idle_ms,omitempty"`
 	Calls   uint32    `json:"calls,omitempty"`
@@ -188,7 +189,7 @@ func (m *Monitor) describe(l *lease) (Worker, bool) {
 	w := Worker{
 		ID: fmt.Sprintf("w%d", l.number), Account: string(l.assignment.account.Name), UID: l.assignment.account.UID,
 		Issuer: string(p.Issuer), Subject: string(p.Subject), Client: string(p.Client),
-		Server: m.cfg.Servers[l.server].Path, PID: l.pid, Since: l.since, Lease: l.until, Ending: l.state == leaseStopping,
+		Server: m.cfg.Servers[l.server].Path, PID: l.pid, Since: l.since, Lease: l.until, Ending: l.state == leaseStopping, Warm: l.state == leaseWarm,
 	}
 	l.table.mu.Unlock()
 	if t, ok := b.(interface{ memory() int64 }); ok {

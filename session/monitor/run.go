@@ -114,6 +114,7 @@ func (m *Monitor) drain(done chan<- struct{}) {
 	defer close(done)
 	m.stopping.Store(true)
 	m.leases.close()
+	m.leases.endWarm("the service is stopping")
 	front := m.signalPart(frontName, syscall.SIGTERM)
 	if front != nil && !waitFor(front.Done(), m.live.Load().DrainLimit+drainSlack) {
 		m.log.Warn().Msg("front end still runs after the drain limit; its workers end now")
@@ -192,6 +193,7 @@ func (m *Monitor) reload(ctx context.Context) {
 	m.reconfigure(ctx)
 	m.readAccounts()
 	m.recheckAll(ctx)
+	m.leases.endWarm("the configuration was read again")
 }
 
 func (m *Monitor) readAccounts() {
@@ -225,7 +227,7 @@ func (m *Monitor) watchAccounts(ctx context.Context, every time.Duration) {
 func (m *Monitor) recheckAll(ctx context.Context) {
 	m.leases.each(func(l *lease) {
 		v, _, state := l.snapshot()
-		if state != leaseRunning {
+		if state != leaseRunning && state != leaseWarm {
 			return
 		}
 		if err := m.recheck(ctx, l, &v); err != nil {

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"gatehouse/session/accounts"
+	"gatehouse/session/filestate"
 	"gatehouse/session/monitor/cgroup"
 	"gatehouse/session/monitor/proc"
 	"gatehouse/session/monitor/world"
@@ -70,6 +71,12 @@ type running struct {
 	*tree
 	stdio   *world.Stdio // the front end's ends are open until handed over
 	private *world.Private
+
+	// What it was started with, to tell whether that has changed since.
+	job     job
+	env     []string
+	dir     string
+	program filestate.State
 }
 
 // start starts a worker under a number that no other one has. Everything is given
@@ -80,26 +87,24 @@ func (r *runner) start(j job, number uint64) (_ *running, err error) {
 		return nil, err
 	}
 	a := &j.assignment.account
-	w := &running{tree: &tree{label: proc.NewLabel(number), host: r.host}}
+	w := &running{tree: &tree{label: proc.NewLabel(number), host: r.host}, job: j}
 	defer func() {
 		if err != nil {
 			w.abandon()
 		}
 	}()
-	place := world.Place{Account: *a, TZ: r.tz}
 	if j.assignment.private {
 		if w.private, err = r.private.New(a.UID, a.GID); err != nil {
 			return nil, err
 		}
-		place.TmpDir = w.private.Path()
-		if !usableHome(a) {
-			place.Account.Home = place.TmpDir
-		}
 	}
-	spec := proc.Spec{Path: k.command.Argv[0], Argv: k.command.Argv, Dir: k.command.Dir(place), KeepPIDFD: true}
-	if spec.Env, err = k.command.Environ(place); err != nil {
+	w.program, _ = filestate.Of(k.command.Argv[0]) // without one it does not start
+	place := r.place(j.assignment, w.private)
+	if w.env, err = k.command.Environ(place); err != nil {
 		return nil, err
 	}
+	w.dir = k.command.Dir(place)
+	spec := proc.Spec{Path: k.command.Argv[0], Argv: k.command.Argv, Dir: w.dir, Env: w.env, KeepPIDFD: true}
 	if w.stdio, err = world.NewStdio(a.UID, a.GID); err != nil {
 		return nil, err
 	}
@@ -120,6 +125,15 @@ func (r *runner) start(j job, number uint64) (_ *running, err error) {
 		return nil, fmt.Errorf("start worker %q in %s as %s: %w", k.command.Argv[0], spec.Dir, a.Name, cause(err))
 	}
 	return w, nil
+}
+
+// place is where and as whom a worker runs that may have a private folder.
+func (r *runner) place(a *assignment, private *world.Private) world.Place {
+	p := world.Place{Account: a.account, TZ: r.tz, TmpDir: private.Path()}
+	if private != nil && !usableHome(&a.account) {
+		p.Account.Home = p.TmpDir
+	}
+	return p
 }
 
 // launch starts the process in a control group of its own, or with a label.

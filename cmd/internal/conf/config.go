@@ -113,6 +113,7 @@ type HTTP struct {
 type Limits struct {
 	MaxSessions, MaxSessionsPerPrincipal int
 	MaxWorkers, MaxWorkersPerToken       int
+	WarmWorkers                          int
 	SpawnRate                            float64
 	SpawnBurst                           int
 	MaxCalls                             int

@@ -85,7 +85,7 @@ func (c *Config) monitor(listeners int) (plan.Monitor, error) {
 		RunAs: c.Way(), Listeners: listeners, BinDir: c.host.BinDir, StateDir: c.StateDir,
 		Accounts:   plan.Policy(c.AccountPolicy()),
 		MaxWorkers: m.MaxWorkers, MaxPerPrincipal: 2 * m.MaxSessionsPerPrincipal, MaxPerToken: m.MaxWorkersPerToken,
-		SpawnRate: m.SpawnRate, SpawnBurst: m.SpawnBurst,
+		SpawnRate: m.SpawnRate, SpawnBurst: m.SpawnBurst, WarmWorkers: m.WarmWorkers,
 		CredentialGrace: c.Lifetime.CredentialGrace, DrainLimit: c.Lifetime.DrainLimit, MaxStale: c.Keys.MaxStale,
 		KillGrace: killGrace, KillGraceHard: killGraceHard, AccountRecheck: a.Recheck, LogLevel: c.Log.Level,
 	}

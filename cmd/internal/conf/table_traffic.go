@@ -41,6 +41,11 @@ var trafficRows = []Setting{
 		at:   func(c *Config, _ int) any { return &c.Limits.MaxWorkersPerToken },
 	},
 	{
+		Key: "limits.warm_workers", Env: "MCP_WARM_WORKERS", Flag: "warm-workers", Type: whole(0, 100), Default: "0", Ways: Always,
+		Help: "Workers that are started ahead after a session was opened, for the next sessions of the same principal, scopes and server. Unused ones count against the caps, make room for sessions, and end after five minutes.",
+		at:   func(c *Config, _ int) any { return &c.Limits.WarmWorkers },
+	},
+	{
 		Key: "limits.max_calls", Env: "MCP_MAX_CALLS", Flag: "max-calls", Type: whole(1, 10000), Default: "64", Ways: Always,
 		Help: "Calls that may run in one session at a time; a further one is refused with kind `busy`.",
 		at:   func(c *Config, _ int) any { return &c.Limits.MaxCalls },

@@ -64,6 +64,7 @@ type Monitor struct {
 	MaxWorkers          int           `json:"max_workers"`
 	MaxPerPrincipal     int           `json:"max_per_principal"`      // ignored in loopback mode
 	MaxPerToken         int           `json:"max_per_token"`          // by issuer and jti
+	WarmWorkers         int           `json:"warm_workers"`           // that wait for a session, of each kind
 	SpawnRate           float64       `json:"spawn_rate"`             // spawns a second and principal, after the burst
 	SpawnBurst          int           `json:"spawn_burst"`            //
 	CredentialGrace     time.Duration `json:"credential_grace"`       // worker's life after exp + leeway

@@ -29,6 +29,7 @@ type Committed struct {
 // refused. A failed commit leaves the view as it was. The caller holds the view
 // for writing.
 func (v *View) Commit(ctx context.Context, message string) (*Committed, error) {
+	v.Touched() // what is adopted is for git to say
 	changes, err := v.Changes(ctx)
 	if err != nil {
 		return nil, err
@@ -239,7 +240,7 @@ func (v *View) moveTo(ctx context.Context, tree, commit string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.base = commit
-	v.known, v.changes = tree == commit, nil
+	v.known, v.changes, v.written, v.originals = tree == commit, nil, nil, nil
 	return nil
 }
 
@@ -346,6 +347,7 @@ type Moved struct {
 // uncommitted changes. When both sides changed the same declaration it fails
 // with kind conflict and moves nothing. The caller holds the view for writing.
 func (v *View) Refresh(ctx context.Context) (*Moved, error) {
+	v.Touched()
 	changes, err := v.Changes(ctx)
 	if err != nil {
 		return nil, err
@@ -388,6 +390,7 @@ func (v *View) Refresh(ctx context.Context) (*Moved, error) {
 // branch. It is the way out of every stuck state. The caller holds the view for
 // writing.
 func (v *View) Abort(ctx context.Context) (*Moved, error) {
+	v.Touched()
 	changes, err := v.Changes(ctx)
 	if err != nil {
 		changes = nil // a stuck view must still be freed

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,8 +41,11 @@ type View struct {
 	reads   map[declKey][32]byte
 	notes   []string
 	changes []Change
-	known   bool // changes is up to date
-	touched int  // how often files may have changed
+	known   bool // changes is up to date but for the files in written
+	written map[string]bool
+	// originals are files as the base has them: those in changes, and those in written.
+	originals map[string]original
+	touched   int // how often files may have changed
 }
 
 // declKey names a declaration: its folder ("." for the root) and its name.
@@ -77,135 +79,6 @@ func (v *View) takeNotes() []string {
 	return n
 }
 
-// Touched says that files of the view may have changed: by a test, by code that
-// was run. Writes through the view say so by themselves.
-func (v *View) Touched() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.known = false
-	v.touched++
-}
-
-// Change is one file that differs from the view's base.
-type Change struct {
-	Path string `json:"path"`
-	// Status is "added", "modified" or "deleted".
-	Status string `json:"status"`
-	// Declarations are those that differ, for Go files that parse.
-	Declarations []string `json:"declarations,omitempty"`
-}
-
-func (c Change) count() int { return max(1, len(c.Declarations)) }
-
-// Changes returns the uncommitted changes.
-func (v *View) Changes(ctx context.Context) ([]Change, error) {
-	v.mu.Lock()
-	ch, known := v.changes, v.known
-	v.mu.Unlock()
-	if known {
-		return ch, nil
-	}
-	v.gitMu.Lock()
-	defer v.gitMu.Unlock()
-	v.mu.Lock()
-	seen := v.touched
-	v.mu.Unlock()
-	tree, err := v.snapshot(ctx)
-	if err != nil {
-		return nil, err
-	}
-	diff, err := v.git.diff(ctx, v.Base(), tree)
-	if err != nil {
-		return nil, err
-	}
-	if ch, err = v.describe(ctx, diff); err != nil {
-		return nil, err
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	// What was touched meanwhile is not in the snapshot.
-	v.changes, v.known = ch, v.touched == seen
-	return ch, nil
-}
-
-// snapshot writes the view's present state as a tree. The caller holds gitMu.
-func (v *View) snapshot(ctx context.Context) (string, error) {
-	if _, err := v.git.run(ctx, "collect the changes", nil, "add", "--all", "--", "."); err != nil {
-		return "", err
-	}
-	return v.git.line(ctx, "collect the changes", "write-tree")
-}
-
-func (v *View) describe(ctx context.Context, diff []entry) ([]Change, error) {
-	var ids []string
-	for _, e := range diff {
-		if isGo(e.path) && (regular(e.oldMode) || e.added()) && (regular(e.newMode) || e.deleted()) {
-			ids = append(ids, e.oldID, e.newID)
-		}
-	}
-	blobs, err := v.git.blobs(ctx, ids...)
-	if err != nil {
-		return nil, err
-	}
-	var out []Change
-	for _, e := range diff {
-		c := Change{Path: e.path, Status: "modified"}
-		switch {
-		case e.added():
-			c.Status = "added"
-		case e.deleted():
-			c.Status = "deleted"
-		}
-		if isGo(e.path) && (regular(e.oldMode) || e.added()) && (regular(e.newMode) || e.deleted()) {
-			c.Declarations = changedDecls(blobs[0], blobs[1])
-			blobs = blobs[2:]
-		}
-		out = append(out, c)
-	}
-	return out, nil
-}
-
-func isGo(name string) bool { return strings.HasSuffix(name, ".go") }
-
-// changedDecls names the declarations that differ between two versions of a
-// file; nil when one of them does not parse. A version may be nil for no file.
-func changedDecls(a, b []byte) []string {
-	texts := func(src []byte) (map[string]string, []string) {
-		m := map[string]string{}
-		var order []string
-		if src == nil {
-			return m, nil
-		}
-		f, err := decl.Split(src)
-		if err != nil {
-			return nil, nil
-		}
-		for _, u := range f.Units {
-			for _, n := range u.Names {
-				if _, ok := m[n]; !ok {
-					order = append(order, n)
-				}
-				m[n] = string(bytes.TrimSpace(f.Text(u)))
-			}
-		}
-		return m, order
-	}
-	before, orderA := texts(a)
-	after, orderB := texts(b)
-	if before == nil || after == nil {
-		return nil
-	}
-	var out []string
-	for _, n := range append(orderB, orderA...) {
-		old, ok := before[n]
-		now, still := after[n]
-		if (ok != still || old != now) && !slices.Contains(out, n) {
-			out = append(out, n)
-		}
-	}
-	return out
-}
-
 // ReadFile reads a file of the view. It follows no symbolic link out of it.
 func (v *View) ReadFile(name string) ([]byte, error) { return v.root.ReadFile(name) }
 
@@ -227,7 +100,7 @@ func (v *View) WriteFile(ctx context.Context, name string, data []byte) error {
 			return fmt.Errorf("make folder %s: %w", dir, err)
 		}
 	}
-	v.Touched()
+	v.writes(name)
 	if err := v.replace(name, data, mode); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
@@ -265,7 +138,7 @@ func (v *View) RemoveFile(name string) error {
 	if err := v.checkPath(name); err != nil {
 		return err
 	}
-	v.Touched()
+	v.writes(name)
 	if err := v.root.Remove(name); err != nil {
 		return fmt.Errorf("remove %s: %w", name, err)
 	}

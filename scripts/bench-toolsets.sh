@@ -40,7 +40,6 @@ seed() { # DIR BARE
   git clone --quiet --bare "$1" "$2"
 }
 seed "$work/checkout" "$work/tools.git"
-# gopls keeps what it found out between starts; it begins without.
 GOPLSCACHE=$work/gopls-cache "$work/toolsets" -worker "$work/gatehouse-worker" -repo "$work/tools.git" -dir "$work/checkout" -rounds "$rounds"
 
 # A view of 10,000 files.

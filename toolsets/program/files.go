@@ -127,6 +127,15 @@ func (s *Snapshot) file(name string) *File {
 	if f := s.files[name]; f != nil {
 		return f
 	}
+	f := s.read(name)
+	if f != nil {
+		s.files[name] = f
+	}
+	return f
+}
+
+// read reads a file, nil when it can't be read.
+func (g *ground) read(name string) *File {
 	fi, err := os.Stat(name)
 	if err != nil || !fi.Mode().IsRegular() || fi.Size() > maxFile {
 		return nil
@@ -135,9 +144,8 @@ func (s *Snapshot) file(name string) *File {
 	if err != nil {
 		return nil
 	}
-	f := &File{Path: name, Rel: s.Rel(name), Src: src, stamp: stampOf(fi), sum: sha256.Sum256(src), tok: s.Fset.AddFile(name, -1, len(src))}
+	f := &File{Path: name, Rel: g.Rel(name), Src: src, stamp: stampOf(fi), sum: sha256.Sum256(src), tok: g.Fset.AddFile(name, -1, len(src))}
 	f.tok.SetLinesForContent(src)
-	s.files[name] = f
 	return f
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"go/token"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -159,5 +160,80 @@ func TestOldIndexesAreRemoved(t *testing.T) {
 	}
 	if err := prune(filepath.Join(dir, "none"), 1); err == nil || !strings.Contains(err.Error(), "none") {
 		t.Errorf("a folder that is not there: %v", err)
+	}
+}
+
+// countGo puts a go command into the PATH that counts how often it is asked.
+func countGo(t *testing.T, f *fixture) (asked func() int) {
+	t.Helper()
+	real, err := exec.LookPath("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	log := filepath.Join(dir, "log")
+	script := fmt.Sprintf("#!/bin/sh\necho \"$1\" >>'%s'\nexec '%s' \"$@\"\n", log, real)
+	if err := os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := dir + ":" + os.Getenv("PATH")
+	t.Setenv("PATH", path)
+	f.p.env = append([]string{"PATH=" + path}, f.p.env[1:]...)
+	return func() int {
+		b, err := os.ReadFile(log)
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		_ = os.Remove(log)
+		return bytes.Count(b, []byte("list"))
+	}
+}
+
+// TestTheListingIsKept: the go command is asked again when something has changed
+// that it looks at, and for nothing else.
+func TestTheListingIsKept(t *testing.T) {
+	f, keep := newFixture(t), t.TempDir()
+	asked := countGo(t, f)
+	f.write("aside/embed.go", "package aside\n\nimport _ \"embed\"\n\n//go:embed text\nvar Text string\n")
+	f.write("aside/text", "x")
+	for _, step := range []struct {
+		what   string
+		change func()
+		ask    bool
+	}{
+		{"at first", func() {}, true},
+		{"nothing", func() {}, false},
+		{"the body of a function", func() { f.write("low/low.go", "package low\n\nfunc Low() int { return 7 }\n") }, false},
+		{"a declaration", func() { f.write("low/low.go", "package low\n\nfunc Low() int { return 7 }\n\nfunc New() {}\n") }, false},
+		{"an import", func() { f.write("low/low.go", "package low\n\nimport _ \"fmt\"\n\nfunc Low() int { return 7 }\n") }, true},
+		{"a build constraint", func() { f.write("low/more.go", "//go:build never\n\npackage low\n") }, true},
+		{"another", func() { f.write("low/more.go", "//go:build !never\n\npackage low\n") }, true},
+		{"a module file", func() { f.write("go.mod", "module example.com/m\n\ngo 1.23\n") }, true},
+		{"an embedded file", func() {
+			if err := os.Rename(filepath.Join(f.dir, "aside/text"), filepath.Join(f.dir, "aside/text2")); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+		{"what is embedded", func() {
+			f.write("aside/embed.go", "package aside\n\nimport _ \"embed\"\n\n//go:embed text2\nvar Text string\n")
+		}, true},
+		{"the environment", func() { f.p.env = append(f.p.env, "GOARCH=arm64") }, true},
+		{"nothing again", func() {}, false},
+		{"a file of the account's configuration", func() {
+			f.p.env = slices.DeleteFunc(f.p.env, func(s string) bool { return s == "GOENV=off" })
+		}, true},
+		{"it could be another one", func() {}, true},
+	} {
+		step.change()
+		asked()
+		kept := f.again(keep)
+		got := facts(kept.load())
+		if n := asked(); (n > 0) != step.ask {
+			t.Errorf("%s: the go command was asked %d times", step.what, n)
+		}
+		anew := &fixture{t: t, dir: kept.dir, p: New(kept.dir, f.p.env)}
+		if want := facts(anew.load()); !slices.Equal(got, want) {
+			t.Errorf("%s:\n%s\nanew:\n%s", step.what, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
 	}
 }

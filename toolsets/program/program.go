@@ -14,21 +14,13 @@ package program
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"go/token"
 	"go/types"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
-
-	"golang.org/x/tools/go/packages"
-
-	"gatehouse/toolsets"
-	"gatehouse/toolsets/run"
 )
 
 // Program is the packages of one working copy.
@@ -104,152 +96,6 @@ func (p *Program) Load(ctx context.Context, progress func(done, total int, messa
 	}
 	p.snap = s
 	return s, nil
-}
-
-// list asks the go command for the packages and parses those of the working copy.
-func (p *Program) list(ctx context.Context, tree map[string]stamp) (*Snapshot, error) {
-	if !exists(filepath.Join(p.Root, "go.mod")) && !exists(filepath.Join(p.Root, "go.work")) {
-		return nil, toolsets.Failf(toolsets.Refused, "the workspace holds neither go.mod nor go.work at its top, so there are no Go packages to work on")
-	}
-	s := &Snapshot{ground: p.ground, files: map[string]*File{}, tree: tree, byID: map[string]*Package{}}
-	if p.snap != nil {
-		s.files = p.snap.liveFiles(tree)
-	}
-	patterns, err := p.patterns(ctx)
-	if err != nil {
-		return nil, err
-	}
-	roots, err := packages.Load(&packages.Config{
-		Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedDeps | packages.NeedModule | packages.NeedForTest,
-		Dir:  p.Root, Env: p.env, Tests: true, Context: ctx,
-	}, patterns...)
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if err != nil {
-		return nil, goFailure(err)
-	}
-	packages.Visit(roots, nil, func(lp *packages.Package) { s.add(lp) })
-	if len(s.order) == 0 {
-		for _, r := range roots {
-			for _, e := range r.Errors {
-				return nil, goFailure(errors.New(e.Msg))
-			}
-		}
-		return nil, toolsets.Failf(toolsets.NotFound, "the workspace holds no Go packages")
-	}
-	s.choosePrimary()
-	return s, nil
-}
-
-// patterns names all packages of the working copy to the go command: with a
-// go.work, "./..." at its top would be those of a module there and no others.
-func (p *Program) patterns(ctx context.Context) ([]string, error) {
-	if !exists(filepath.Join(p.Root, "go.work")) {
-		return []string{"./..."}, nil
-	}
-	out, err := run.Run(ctx, run.Cmd{Args: []string{"go", "list", "-m", "-f", "{{.Dir}}"}, Dir: p.Root, Env: p.env})
-	if err != nil {
-		return nil, err
-	}
-	if out.Code != 0 {
-		return nil, goFailure(errors.New(string(out.Stderr)))
-	}
-	var all []string
-	for dir := range strings.Lines(string(out.Stdout)) {
-		if rel, err := filepath.Rel(p.Root, strings.TrimRight(dir, "\n")); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
-			all = append(all, "./"+filepath.ToSlash(filepath.Join(rel, "...")))
-		}
-	}
-	return all, nil
-}
-
-func exists(name string) bool { _, err := os.Stat(name); return err == nil }
-
-// goFailure words what the go command said about the module as a whole.
-func goFailure(err error) *toolsets.Failure {
-	text := err.Error()
-	if errors.Is(err, exec.ErrNotFound) || strings.Contains(text, "executable file not found") {
-		return toolsets.Failf(toolsets.Other, "there is no go command in this worker's PATH, and the workspace tools need one; the operator installs Go or sets PATH")
-	}
-	if strings.Contains(text, "GOTOOLCHAIN=local") || strings.Contains(text, "toolchain not available") {
-		return toolsets.Failf(toolsets.CompileError, "the module asks for a newer Go than this host has, and none is downloaded: %s", oneLine(text))
-	}
-	return toolsets.Failf(toolsets.CompileError, "the go command could not load the workspace: %s", oneLine(text))
-}
-
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-// add turns one listed package into ours. Packages come imports first.
-func (s *Snapshot) add(lp *packages.Package) {
-	if strings.HasSuffix(lp.ID, ".test") && lp.Name == "main" && lp.ForTest == "" || lp.PkgPath == "unsafe" {
-		return // a generated test main, or the package without source
-	}
-	q := &Package{ID: lp.ID, Path: lp.PkgPath, Name: lp.Name, ForTest: lp.ForTest, Imports: map[string]*Package{}, ground: s.ground, face: &face{}}
-	if lp.Module != nil {
-		q.goVersion = lp.Module.GoVersion
-		q.Module = lp.Module.Path
-	}
-	for _, e := range lp.Errors {
-		q.ListErrors = append(q.ListErrors, s.relativeText(e.Error()))
-	}
-	for path, im := range lp.Imports {
-		if d := s.byID[im.ID]; d != nil {
-			q.Imports[path] = d
-		}
-	}
-	q.paths = lp.GoFiles
-	if len(lp.GoFiles) > 0 {
-		q.setDir(filepath.Dir(lp.GoFiles[0]))
-	} else if len(lp.IgnoredFiles) > 0 {
-		q.setDir(filepath.Dir(lp.IgnoredFiles[0]))
-	}
-	if q.Name == "" {
-		q.Name = filepath.Base(q.Path)
-	}
-	if q.Workspace {
-		for _, name := range q.paths {
-			if f := s.file(name); f != nil {
-				q.Files = append(q.Files, f)
-			}
-		}
-	}
-	s.byID[q.ID] = q
-	s.order = append(s.order, q)
-}
-
-// setDir decides whether the package is one of the working copy: below its root
-// and not vendored.
-func (q *Package) setDir(dir string) {
-	q.abs = dir
-	rel, err := filepath.Rel(q.Root, dir)
-	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
-		return
-	}
-	rel = filepath.ToSlash(rel)
-	if rel == "vendor" || strings.HasPrefix(rel, "vendor/") || strings.Contains(rel, "/vendor/") {
-		return
-	}
-	q.Dir, q.Workspace = rel, true
-}
-
-// choosePrimary picks, of the variants of a package, the one that tools show:
-// the one that has the in-package tests, too.
-func (s *Snapshot) choosePrimary() {
-	widest := map[string]*Package{}
-	for _, q := range s.order {
-		if !q.Workspace || q.ForTest != "" && q.ForTest != q.Path && q.ForTest+"_test" != q.Path {
-			continue // a dependency rebuilt for somebody else's test
-		}
-		if w := widest[q.Path]; w == nil || len(q.paths) > len(w.paths) || len(q.paths) == len(w.paths) && q.ForTest == "" {
-			widest[q.Path] = q
-		}
-	}
-	for _, q := range widest {
-		if !q.Primary { // shared ones are left alone
-			q.Primary = true
-		}
-	}
 }
 
 // Packages returns the packages of the working copy in build order. External

@@ -72,8 +72,8 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	caches := strings.Split(strings.TrimSpace(string(out)), "\n")
-	f.p = New(f.dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + f.dir, "GOCACHE=" + caches[0], "GOMODCACHE=" + caches[1],
-		"GOPROXY=off", "GOFLAGS=-buildvcs=false", "GOTOOLCHAIN=local", "CGO_ENABLED=0"})
+	f.p = New(f.dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GOCACHE=" + caches[0], "GOMODCACHE=" + caches[1],
+		"GOPROXY=off", "GOFLAGS=-buildvcs=false", "GOTOOLCHAIN=local", "GOENV=off", "CGO_ENABLED=0"})
 	return f
 }
 

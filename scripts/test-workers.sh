@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Any stdio MCP server works as a worker, unmodified: the official Go SDK's
-# everything-server, the reference server-everything (TypeScript) and one on the
-# official Python SDK, each listed and called through the front end.
+# everything-server, the reference server-everything (TypeScript), and one on the
+# official Python SDK of today and of 2024. Each is listed and called through the
+# front end by a client of either era, which answers what it is asked.
 set -euo pipefail
 case ${1:-} in
   -h | --help)
@@ -28,27 +29,49 @@ if ! /usr/bin/python3 -c 'import ensurepip, venv' 2>/dev/null; then
   apt-get update -qq >/dev/null || true
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv >/dev/null
 fi
-/usr/bin/python3 -m venv --copies "$BIN/python"
-"$BIN/python/bin/pip" -q install --disable-pip-version-check mcp==2.3.0
-cp "$ROOT/scripts/testdata/python-worker.py" "$BIN/"
+# python_venv FOLDER PACKAGE…: an environment that the workers' account may use.
+python_venv() {
+  /usr/bin/python3 -m venv --copies "$BIN/$1"
+  "$BIN/$1/bin/pip" -q install --disable-pip-version-check "${@:2}"
+}
+python_venv python mcp==2.3.0
+python_venv python-2024 mcp==1.2.0 pydantic==2.10.6 # protocol 2024-11-05; of the newer pydantic it has not heard
+cp "$ROOT"/scripts/testdata/python-worker*.py "$BIN/"
 chmod -R a+rX,go-w "$BIN"
 
-# worker NAME COMMAND TOOL ARGUMENTS WANT: list and call through the front end.
+# worker NAME COMMAND (TOOL ARGUMENTS WANT)…: list and call through the front end.
 worker() {
-  local port out
+  local name=$1 port out era version
   port=$(free_port)
   if ! MCP_PORT=$port MCP_WORKER_COMMAND=$2 "$ROOT/scripts/run-server.sh" >"$WORK/start.log" 2>&1; then
-    not_ok "$1: the server starts" "$(tail -3 "$WORK/start.log")"
+    not_ok "$name: the server starts" "$(tail -3 "$WORK/start.log")"
     return
   fi
   at_exit "$ROOT/scripts/stop-server.sh" "$port"
-  for era in legacy auto; do
-    out=$("$WORK/goclient" -url "http://localhost:$port/mcp" -tool "$3" -args "$4" -era "$era" 2>&1) || true
-    if grep -q "$5" <<<"$out"; then ok "$1 ($era): $3 answers"; else not_ok "$1 ($era): $3" "$(tr '\n' ' ' <<<"$out")"; fi
+  shift 2
+  while [ $# -gt 0 ]; do
+    for era in legacy auto; do
+      if [ $era = legacy ]; then version=2025-11-25; else version=2026-07-28; fi
+      out=$("$WORK/goclient" -url "http://localhost:$port/mcp" -tool "$1" -args "$2" -era "$era" 2>&1) || true
+      if grep -q "^protocol $version" <<<"$out" && grep -q "$3" <<<"$out"; then
+        ok "$name, client of $version: $1"
+      else
+        not_ok "$name, client of $version: $1" "$(tr '\n' ' ' <<<"$out")"
+      fi
+    done
+    shift 3
   done
-  check "$1: stops" "$ROOT/scripts/stop-server.sh" "$port"
+  check "$name: stops" "$ROOT/scripts/stop-server.sh" "$port"
 }
-worker "Go SDK everything-server" "[\"$BIN/everything-server\"]" test_simple_text '{}' 'simple text'
-worker "server-everything" "[\"$BIN/node\", \"$BIN/node_modules/@modelcontextprotocol/server-everything/dist/index.js\", \"stdio\"]" echo '{"message":"through the door"}' 'through the door'
-worker "Python SDK server" "[\"$BIN/python/bin/python3\", \"-I\", \"$BIN/python-worker.py\"]" whoami '{}' 'uid='
+worker "Go SDK everything-server" "[\"$BIN/everything-server\"]" \
+  test_simple_text '{}' 'simple text'
+worker "server-everything" "[\"$BIN/node\", \"$BIN/node_modules/@modelcontextprotocol/server-everything/dist/index.js\", \"stdio\"]" \
+  echo '{"message":"through the door"}' 'through the door' \
+  trigger-elicitation-request '{}' 'Ann' \
+  trigger-sampling-request '{"prompt":"Say"}' 'said' \
+  trigger-long-running-operation '{"duration":1,"steps":2}' 'Steps: 2'
+worker "Python SDK server" "[\"$BIN/python/bin/python3\", \"-I\", \"$BIN/python-worker.py\"]" \
+  whoami '{}' 'uid='
+worker "Python SDK server of 2024" "[\"$BIN/python-2024/bin/python3\", \"-I\", \"$BIN/python-worker-2024.py\"]" \
+  whoami '{}' 'uid=' ask '{}' 'said'
 summary

@@ -94,6 +94,12 @@ stage_conformance() { scripts/test-conformance.sh; }
 stage_clients() { scripts/test-first-clients.sh; }
 stage_workers() { scripts/test-workers.sh; }
 stage_all_clients() { scripts/test-clients.sh; }
+stage_client_grid() {
+  local era
+  for era in legacy modern; do
+    WORKER_ERA=$era scripts/test-clients.sh --way header --client python --client typescript-v1 --client typescript-v2 --client go
+  done
+}
 stage_all_clients_keycloak() { scripts/test-clients.sh --issuer keycloak; }
 stage_lifetime() { scripts/test-lifetime.sh; }
 stage_lifetime_clients() { scripts/test-lifetime-clients.sh; }
@@ -113,7 +119,7 @@ stage_identity() {
 
 fast=(tools build format vet layout unit)
 full=(tools build format vet layout staticcheck vulnerabilities shellcheck race tls identity conformance workers
-  clients keycloak newcomer toolsets bench lifetime lifetime_clients all_clients all_clients_keycloak)
+  clients keycloak newcomer toolsets bench lifetime lifetime_clients all_clients client_grid all_clients_keycloak)
 soak=(tools build fuzz_long chaos_long)
 declare -n stages=$level
 if [ "${1:-}" = --list ]; then printf '%s\n' "${stages[@]}"; exit 0; fi

@@ -111,3 +111,44 @@ func TestDeadlineEscalation(t *testing.T) {
 		}
 	})
 }
+
+// A modern client that closes its stream has cancelled: a worker of either era that is
+// deaf then is stopped as any other, and one that answers serves the next request.
+func TestClosedStreamEscalation(t *testing.T) {
+	for _, era := range []string{"legacy", "modern"} {
+		for name, c := range map[string]struct {
+			args string
+			ends time.Duration // 0: the worker stays
+		}{
+			"deaf":         {``, 7 * time.Second},
+			"answers late": {`"ms":6900`, 0},
+		} {
+			t.Run(era+" worker, "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, session.Config{}, &sessiontest.Spawner{Worker: sessiontest.Server{Era: era}.Run, InMemory: true})
+					s := w.modern(alice)
+					x, err := s.BeginModern(context.Background(), parse(t, modernTool("1", "block", c.args, "{}", "")), session.ModeStream)
+					if err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+					at := time.Now()
+					x.Close()
+					for len(w.List()) > 0 && time.Since(at) < time.Minute {
+						time.Sleep(100 * time.Millisecond)
+					}
+					switch d := time.Since(at); {
+					case c.ends == 0 && len(w.List()) == 0, c.ends > 0 && (d < c.ends || d > c.ends+100*time.Millisecond):
+						t.Errorf("ended after %v, want %v", d, c.ends)
+					}
+					if again := w.modern(alice); (again == s) != (c.ends == 0) {
+						t.Error("the next request got the wrong worker")
+					}
+					if got := read(t, w.final(w.modern(alice), modernTool("2", "echo", `"text":"here"`, "{}", ""))); got.Result.Content[0].Text != "here" {
+						t.Errorf("%+v", got)
+					}
+				})
+			})
+		}
+	}
+}

@@ -10,6 +10,7 @@ from mcp import Client, types
 from mcp.client.auth import OAuthClientProvider, TokenStorage
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import ResourceUpdated
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata
 
 from person import env, leaves, parameters, report, sign_in
@@ -75,6 +76,37 @@ async def call(client, name, arguments=None, **options):
     return result.content[0].text
 
 
+heard = set()
+resource = "test://resource"
+
+
+async def on_message(message):
+    match message:
+        case types.ToolListChangedNotification():
+            heard.add("tools")
+        case types.ResourceUpdatedNotification():
+            heard.add(f"updated {message.params.uri}")
+
+
+async def changes(client):
+    """Hears of changes in the way of the era: a stream of its own, or a subscription and the session's stream."""
+    with anyio.fail_after(20):
+        if client.protocol_version < "2026-07-28":
+            await client.subscribe_resource(resource)
+            await call(client, "change")
+            while len(heard) < 2:
+                await anyio.sleep(0.05)
+            await client.unsubscribe_resource(resource)
+        else:
+            async with client.listen(tools_list_changed=True, resource_subscriptions=[resource]) as events:
+                await call(client, "change")
+                async for event in events:
+                    heard.add(f"updated {event.uri}" if isinstance(event, ResourceUpdated) else "tools")
+                    if len(heard) == 2:
+                        break
+    print("heard", ", ".join(sorted(heard)))
+
+
 async def session(client):
     print("protocol", client.protocol_version)
     print("tools", len((await client.list_tools()).tools))
@@ -93,6 +125,7 @@ async def session(client):
     assert scope.cancelled_caught
     print(await call(client, "cancellations"))
     print(await call(client, "ask"))
+    await changes(client)
     if env("HOLD"):
         await anyio.sleep(float(env("HOLD")))
         again = await call(client, "whoami")
@@ -112,7 +145,7 @@ async def main():
             headers=headers, auth=None if token else own_login(), timeout=60,
             verify=ssl.create_default_context(cafile=env("CA")), event_hooks={"response": [seen]}) as http:
         async with Client(streamable_http_client(url, http_client=http), mode=env("MODE", "auto"),
-                          elicitation_callback=elicit, sampling_callback=sample) as client:
+                          elicitation_callback=elicit, sampling_callback=sample, message_handler=on_message) as client:
             await session(client)
     print("OK")
 

@@ -28,6 +28,8 @@ const provider = E.CLIENT_SECRET
     state: () => 'state-of-the-test',
   };
 
+const heard = new Set();
+
 function make() {
   const options = E.TOKEN ? { requestInit: { headers: { Authorization: `Bearer ${E.TOKEN}` } } } : { authProvider: provider };
   const transport = new m.StreamableHTTPClientTransport(new URL(E.URL), options);
@@ -35,6 +37,8 @@ function make() {
   const client = new m.Client({ name: 'typescript', version: '1' }, v1 ? { capabilities } : { capabilities, versionNegotiation: { mode: E.MODE ?? 'auto' } });
   const t = v1 ? req('@modelcontextprotocol/sdk/types.js') : {};
   client.setRequestHandler(v1 ? t.ElicitRequestSchema : 'elicitation/create', () => ({ action: 'accept', content: { name: 'Ann' } }));
+  client.setNotificationHandler(v1 ? t.ToolListChangedNotificationSchema : 'notifications/tools/list_changed', () => { heard.add('tools'); });
+  client.setNotificationHandler(v1 ? t.ResourceUpdatedNotificationSchema : 'notifications/resources/updated', (n) => { heard.add('updated ' + n.params.uri); });
   client.setRequestHandler(v1 ? t.CreateMessageRequestSchema : 'sampling/createMessage', () => ({ role: 'assistant', model: 'm', content: { type: 'text', text: 'said' } }));
   return [client, transport];
 }
@@ -67,6 +71,18 @@ const call = async (client, name, args = {}, options = undefined) => {
   return r.content[0].text;
 };
 
+// changes hears of them in the way of the era: a stream of its own, or a
+// subscription and the session's stream.
+async function changes(client) {
+  const uri = 'test://resource', modern = !v1 && client.getNegotiatedProtocolVersion() >= '2026-07-28';
+  const stream = modern ? await client.listen({ toolsListChanged: true, resourceSubscriptions: [uri] }) : await client.subscribeResource({ uri });
+  await call(client, 'change');
+  for (let i = 0; heard.size < 2 && i < 200; i++) await new Promise((r) => setTimeout(r, 50));
+  if (modern) await stream.close();
+  else await client.unsubscribeResource({ uri });
+  console.log('heard', [...heard].sort().join(', '));
+}
+
 async function session(client) {
   console.log('tools', (await client.listTools()).tools.length);
   if (await call(client, 'echo', { text: 'hi' }) !== 'hi') throw new Error('echo');
@@ -82,6 +98,7 @@ async function session(client) {
   if (ended !== 'cancelled') throw new Error('the call was not cancelled');
   console.log(await call(client, 'cancellations'));
   console.log(await call(client, 'ask'));
+  await changes(client);
   if (E.HOLD) {
     await new Promise((r) => setTimeout(r, 1000 * E.HOLD));
     const again = await call(client, 'whoami');

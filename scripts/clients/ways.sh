@@ -28,14 +28,14 @@ as_account() { if [ "$(id -u)" = 0 ]; then echo "account=$PREFIX$1 "; else echo 
 # full NAME: what a whole session of the client shows.
 full() {
   calls "$1" || return 0
-  printf '%s\n' '^tools 6$' "^whoami $(as_account "$2")"
+  printf '%s\n' '^tools 7$' "^whoami $(as_account "$2")"
   [[ $1 = inspector* ]] || echo '^progress 3$'
   if cancels "$1"; then echo '^cancelled=1$'; fi
-  if answers "$1"; then echo '^ask Ann said$'; fi
+  if answers "$1"; then printf '%s\n' '^ask Ann said$' '^heard tools, updated test://resource$'; fi
 }
 
-# answers NAME: whether the driver gives its client what questions need.
-answers() { case $1 in python | typescript-*) ;; *) return 1 ;; esac; }
+# answers NAME: whether the driver gives its client what questions need, and listens.
+answers() { case $1 in python | typescript-* | go) ;; *) return 1 ;; esac; }
 
 # closes NAME: whether the client ends its session (DELETE), in the era that has sessions.
 closes() { [ "$MODE" = legacy ] && case $1 in python | fastmcp | typescript-* | go) ;; *) return 1 ;; esac; }
@@ -73,7 +73,7 @@ way_header() {
   TOKEN=$("${ISSUER_KIND}_static_token" alice)
   for era in $(eras "$1"); do
     MODE=$era
-    try "$1" "header, $era"
+    try "$1" "header, $era${WORKER_ERA:+, $WORKER_ERA worker}"
   done
   TOKEN='' MODE=auto
 }

@@ -3,9 +3,12 @@
 //
 //	goclient -url URL [-ca CA.pem] [-token-file FILE] [-tool NAME] [-args JSON] [-era legacy|auto]
 //
-// It prints what the tool answered. Exit status 0 when all went well, 3 when
+// It prints what the tool answered; what the tool asks for is answered with "Ann" for a
+// name and "said" for a line of a model. Exit status 0 when all went well, 3 when
 // the server refused the token, 1 otherwise.
 package main
+
+//lint:file-ignore SA1019 sampling is deprecated as of 2026-07-28, and older servers use it
 
 import (
 	"context"
@@ -98,7 +101,14 @@ func transport(o options) (*bearer, error) {
 func run(o options, rt *bearer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
-	client := mcp.NewClient(&mcp.Implementation{Name: "goclient", Version: "1"}, nil)
+	client := mcp.NewClient(&mcp.Implementation{Name: "goclient", Version: "1"}, &mcp.ClientOptions{
+		ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ann"}}, nil
+		},
+		CreateMessageHandler: func(context.Context, *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
+			return &mcp.CreateMessageResult{Role: "assistant", Model: "m", Content: &mcp.TextContent{Text: "said"}}, nil
+		},
+	})
 	so := &mcp.ClientSessionOptions{}
 	if o.era == "legacy" {
 		so.ProtocolVersion = "2025-11-25"

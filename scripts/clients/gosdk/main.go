@@ -2,6 +2,8 @@
 // beside this directory's parent, says how it is told what to do.
 package main
 
+//lint:file-ignore SA1019 sampling is deprecated as of 2026-07-28, and older clients use it
+
 import (
 	"context"
 	"crypto/tls"
@@ -9,10 +11,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -84,8 +88,18 @@ func run(w *wire) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	var steps atomic.Int32
+	heard := make(chan string, 64)
 	client := mcp.NewClient(&mcp.Implementation{Name: "gosdk", Version: "1"}, &mcp.ClientOptions{
-		ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { steps.Add(1) }})
+		ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { steps.Add(1) },
+		ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"name": "Ann"}}, nil
+		},
+		CreateMessageHandler: func(context.Context, *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
+			return &mcp.CreateMessageResult{Role: "assistant", Model: "m", Content: &mcp.TextContent{Text: "said"}}, nil
+		},
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { heard <- "tools" },
+		ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) { heard <- "updated " + r.Params.URI },
+	})
 	opts := &mcp.ClientSessionOptions{}
 	if os.Getenv("MODE") == "legacy" {
 		opts.ProtocolVersion = "2025-11-25"
@@ -95,10 +109,39 @@ func run(w *wire) error {
 		return err
 	}
 	fmt.Println("protocol", s.InitializeResult().ProtocolVersion)
-	if err := session(ctx, s, &steps); err != nil {
+	first, err := session(ctx, s, &steps)
+	if err == nil {
+		err = changes(ctx, s, heard)
+	}
+	if err == nil {
+		err = held(ctx, s, first)
+	}
+	if err != nil {
 		return err
 	}
 	return s.Close()
+}
+
+// changes hears of them in whichever way the protocol version has.
+func changes(ctx context.Context, s *mcp.ClientSession, heard <-chan string) error {
+	const uri = "test://resource"
+	if err := s.Subscribe(ctx, &mcp.SubscribeParams{URI: uri}); err != nil {
+		return fmt.Errorf("subscribe: %w", err)
+	}
+	if _, err := call(ctx, s, &mcp.CallToolParams{Name: "change"}); err != nil {
+		return err
+	}
+	all := map[string]bool{}
+	for limit := time.After(20 * time.Second); len(all) < 2; {
+		select {
+		case what := <-heard:
+			all[what] = true
+		case <-limit:
+			return fmt.Errorf("heard of %v alone", all)
+		}
+	}
+	fmt.Println("heard", strings.Join(slices.Sorted(maps.Keys(all)), ", "))
+	return nil
 }
 
 func call(ctx context.Context, s *mcp.ClientSession, p *mcp.CallToolParams) (string, error) {
@@ -113,40 +156,42 @@ func call(ctx context.Context, s *mcp.ClientSession, p *mcp.CallToolParams) (str
 	return t.Text, nil
 }
 
-func session(ctx context.Context, s *mcp.ClientSession, steps *atomic.Int32) error {
+// session does one of everything else, and returns who answered first.
+func session(ctx context.Context, s *mcp.ClientSession, steps *atomic.Int32) (first string, err error) {
 	list, err := s.ListTools(ctx, nil)
 	if err != nil {
-		return err
+		return "", err
 	}
 	fmt.Println("tools", len(list.Tools))
 	if got, err := call(ctx, s, &mcp.CallToolParams{Name: "echo", Arguments: json.RawMessage(`{"text":"hi"}`)}); err != nil || got != "hi" {
-		return fmt.Errorf("echo: %q, %w", got, err)
+		return "", fmt.Errorf("echo: %q, %w", got, err)
 	}
-	first, err := call(ctx, s, &mcp.CallToolParams{Name: "whoami"})
-	if err != nil {
-		return err
+	if first, err = call(ctx, s, &mcp.CallToolParams{Name: "whoami"}); err != nil {
+		return "", err
 	}
 	fmt.Println("whoami", first)
 	p := &mcp.CallToolParams{Name: "progress"}
 	p.SetProgressToken("steps")
 	if _, err := call(ctx, s, p); err != nil {
-		return err
+		return "", err
 	}
 	fmt.Println("progress", steps.Load())
 	if steps.Load() != 3 {
-		return errors.New("want 3 reports of progress")
+		return "", errors.New("want 3 reports of progress")
 	}
 	short, stop := context.WithTimeout(ctx, time.Second)
 	defer stop()
 	if _, err := call(short, s, &mcp.CallToolParams{Name: "slow", Arguments: json.RawMessage(`{"seconds":30}`)}); !errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("the call was not cancelled: %v", err)
+		return "", fmt.Errorf("the call was not cancelled: %v", err)
 	}
-	got, err := call(ctx, s, &mcp.CallToolParams{Name: "cancellations"})
-	if err != nil {
-		return err
+	for _, name := range []string{"cancellations", "ask"} {
+		got, err := call(ctx, s, &mcp.CallToolParams{Name: name})
+		if err != nil {
+			return "", err
+		}
+		fmt.Println(got)
 	}
-	fmt.Println(got)
-	return held(ctx, s, first)
+	return first, nil
 }
 
 // held waits until the first token has expired, and calls once more.

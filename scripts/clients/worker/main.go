@@ -1,7 +1,7 @@
 // Command worker is the stdio MCP server behind the client tests, written with
 // the official Go SDK. Its tools are what the tests need to see: an answer, who
 // the process is, progress, a call that takes long, whether such a call was cancelled,
-// and questions to the client.
+// questions to the client, and changes that it hears of.
 package main
 
 //lint:file-ignore SA1019 sampling and roots are deprecated as of 2026-07-28, and older clients and servers use them
@@ -107,14 +107,35 @@ func ask(_ context.Context, r *mcp.CallToolRequest, _ none) (*mcp.CallToolResult
 	}}, nil, nil
 }
 
+// resource is what clients subscribe to.
+const resource = "test://resource"
+
+// change says that the resource was updated, and changes the list of tools back and
+// forth.
+func change(s *mcp.Server) mcp.ToolHandlerFor[none, any] {
+	return func(ctx context.Context, _ *mcp.CallToolRequest, _ none) (*mcp.CallToolResult, any, error) {
+		mcp.AddTool(s, &mcp.Tool{Name: "another"}, change(s))
+		s.RemoveTools("another")
+		err := s.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: resource})
+		return text("changed"), nil, err
+	}
+}
+
 func main() {
-	s := mcp.NewServer(&mcp.Implementation{Name: "client-test-worker", Version: "1"}, nil)
+	s := mcp.NewServer(&mcp.Implementation{Name: "client-test-worker", Version: "1"}, &mcp.ServerOptions{
+		SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
+		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
+	})
+	s.AddResource(&mcp.Resource{Name: "resource", URI: resource}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: resource, Text: "text"}}}, nil
+	})
 	mcp.AddTool(s, &mcp.Tool{Name: "echo", Description: "Returns the text."}, echo)
 	mcp.AddTool(s, &mcp.Tool{Name: "whoami", Description: "Names the account and the process."}, whoami)
 	mcp.AddTool(s, &mcp.Tool{Name: "progress", Description: "Reports progress three times."}, progress)
 	mcp.AddTool(s, &mcp.Tool{Name: "slow", Description: "Takes so many seconds."}, slow)
 	mcp.AddTool(s, &mcp.Tool{Name: "cancellations", Description: "Counts the cancelled calls of slow."}, cancellations)
 	mcp.AddTool(s, &mcp.Tool{Name: "ask", Description: "Asks the user and the model."}, ask)
+	mcp.AddTool(s, &mcp.Tool{Name: "change", Description: "Changes what clients listen to."}, change(s))
 	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
 		log.Fatal(err)
 	}

@@ -239,6 +239,44 @@ func TestStreamOutlivesAWaitThatIsShorterThanTheToken(t *testing.T) {
 	})
 }
 
+// TestReconfigure: bounds that are changed hold for sessions that exist; a call that
+// runs keeps its time.
+func TestReconfigure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := session.Config{MaxSessions: 8, Lifetime: session.Lifetime{Streamless: time.Hour}}
+		w := newWorld(t, cfg, &sessiontest.Spawner{Worker: sessiontest.Echo, InMemory: true})
+		s := w.open(alice)
+		before := w.begin(s, tool("1", "echo", `"ms":60000,"text":"in its time"`))
+		defer before.Close()
+		cfg.MaxCalls, cfg.Lifetime.RequestTimeout, cfg.Lifetime.Streamless = 2, 30*time.Second, 10*time.Minute
+		w.Reconfigure(cfg)
+		start := time.Now()
+		x := w.begin(s, tool("2", "echo", `"ms":60000`))
+		defer x.Close()
+		_, err := s.Begin(context.Background(), parse(t, tool("3", "echo", ``)), session.ModeStream)
+		w.wantKind(err, session.KindBusy)
+		if _, err := x.Next(context.Background(), 0); !errors.Is(err, session.ErrTimeout) || time.Since(start) != 30*time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		if item, err := before.Next(context.Background(), 0); err != nil || !item.Final {
+			t.Errorf("the call that ran before: %+v, %v", item, err)
+		}
+		cfg.MaxCalls, cfg.Lifetime.RequestTimeout = 0, 0 // the defaults again
+		w.Reconfigure(cfg)
+		if got, err := w.call(s, tool("4", "echo", `"ms":45000,"text":"any time"`)); err != nil || got != "any time" {
+			t.Errorf("got %q, %v", got, err)
+		}
+		time.Sleep(9 * time.Minute)
+		if len(w.List()) != 1 {
+			t.Error("ended before the new timeout")
+		}
+		time.Sleep(3 * time.Minute)
+		if len(w.List()) != 0 {
+			t.Error("the timeout before still holds")
+		}
+	})
+}
+
 func TestRequestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, session.Config{Lifetime: session.Lifetime{RequestTimeout: 30 * time.Second, Streamless: time.Hour}},

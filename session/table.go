@@ -96,9 +96,9 @@ func New(cfg Config, sp spawn.Spawner, log zerolog.Logger) *Table {
 	return t
 }
 
-// Reconfigure has new bounds hold from now on: caps and lifetimes for all sessions,
-// those of messages, calls and replay for new ones. Interrupt, Eras, Now and Rand stay
-// what they were.
+// Reconfigure has new bounds hold from now on: caps, lifetimes and bounds of calls for
+// all sessions, those of messages and replay for new ones. Interrupt, Eras, Now and Rand
+// stay what they were.
 func (t *Table) Reconfigure(cfg Config) {
 	if cfg.Lifetime.StartTimeout <= 0 {
 		cfg.Lifetime.StartTimeout = 30 * time.Second
@@ -107,6 +107,9 @@ func (t *Table) Reconfigure(cfg Config) {
 		cfg.Lifetime.ReaperInterval = time.Minute
 	}
 	t.live.Store(&cfg)
+	for _, s := range t.all() {
+		s.limit()
+	}
 }
 
 // conf is what holds now.
@@ -202,13 +205,18 @@ func (t *Table) quietest(p identity.Principal) (found *Session) {
 // list enters a session, unless the table was closed meanwhile.
 func (t *Table) list(s *Session) error {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	if t.closed || t.draining.Load() {
+		t.mu.Unlock()
 		return &Error{Kind: KindDraining, Reason: "the server is stopping"}
 	}
 	t.sessions[s.key] = s
+	t.mu.Unlock()
+	s.limit() // the bounds may have changed while it was opened
 	return nil
 }
+
+// limit has the bounds of calls be those that hold now.
+func (s *Session) limit() { s.b.Limit(s.t.conf().MaxCalls, s.t.conf().Lifetime.RequestTimeout) }
 
 // unlist takes a session out, t.mu held. Its place stays taken until its worker is
 // gone.

@@ -123,7 +123,7 @@ type Piped interface {
 
 // Bridge is the conversation with one worker.
 type Bridge struct {
-	cfg Config
+	cfg Config // MaxCalls and RequestTimeout are guarded by mu
 	w   spawn.Worker
 	up  Upstream
 	log zerolog.Logger
@@ -194,6 +194,15 @@ func (b *Bridge) Start() {
 		close(b.silent)
 	}()
 	go b.watch()
+}
+
+// Limit changes how many calls may run and how long one may take. Calls that run keep
+// the time that they have, until progress pushes it out. Zero is as in Config.
+func (b *Bridge) Limit(calls int, request time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cfg.MaxCalls, b.cfg.RequestTimeout = calls, request
+	b.cfg = b.cfg.withDefaults()
 }
 
 // Stop ends the worker. It returns at once and may be repeated; reason is for the

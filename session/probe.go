@@ -24,8 +24,8 @@ type probe struct {
 // numbers as clients see them.
 const pingPrefix = "gatehouse-ping-"
 
-// forget gives up what was asked: the client has shown itself, or its stream is
-// another one.
+// forget gives up what was asked: the client has shown itself. Opening another stream
+// is such a sign, so that what went down one that was left is never held against it.
 func (p *probe) forget() { *p = probe{id: p.id} }
 
 // take returns the ping for that stream, if one is due.
@@ -52,8 +52,6 @@ func (p *probe) pass(l *Lifetime, x *Stream, quiet time.Duration) (gone bool) {
 	switch {
 	case x == nil || l.ProbeInterval <= 0:
 		p.forget()
-	case p.stream != nil && p.stream != x: // lost at a handover
-		p.send(x)
 	case p.stream == nil:
 		if quiet >= l.ProbeInterval && p.since >= l.ProbeInterval {
 			p.send(x)

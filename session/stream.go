@@ -52,7 +52,6 @@ func (s *Session) Stream(_ context.Context, lastEventID string) (*Stream, error)
 		x.prime = s.primer(x.track)
 	}
 	o.stream, o.had = x, true
-	o.probe.forget()
 	if o.missed > 0 {
 		s.log.Info().Int("notifications", o.missed).Msg("the client was away too long and missed some")
 		o.missed = 0

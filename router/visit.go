@@ -2,6 +2,7 @@ package router
 
 import (
 	"net/http"
+	"runtime"
 	"strconv"
 	"sync"
 	"time"
@@ -40,6 +41,7 @@ type visit struct {
 	trace *audit.Trace
 	heard bool // the request's line of the trace was written
 	wrote bool // the header was
+	turn  int  // bytes sent since others had one
 	// modern: the request says that it is of the modern era.
 	modern bool
 
@@ -151,11 +153,22 @@ func (v *visit) disarm() {
 // send writes p in pieces, each under a limit of its own.
 func (v *visit) send(p []byte) error {
 	for len(p) > writeChunk {
-		if _, err := v.Write(p[:writeChunk]); err != nil {
+		if err := v.piece(p[:writeChunk]); err != nil {
 			return err
 		}
 		p = p[writeChunk:]
 		v.arm()
+	}
+	return v.piece(p)
+}
+
+// piece writes one piece, and gives others a turn after every writeChunk of them: a
+// response that is never short of something to send, and of room to send it, would
+// have a processor for 10 ms at a time, and a dozen of them hold everybody up.
+func (v *visit) piece(p []byte) error {
+	if v.turn += len(p); v.turn > writeChunk {
+		v.turn = 0
+		runtime.Gosched()
 	}
 	_, err := v.Write(p)
 	return err

@@ -13,3 +13,6 @@ func Relist(s *Session) {
 	defer s.t.mu.Unlock()
 	s.t.sessions[s.key] = s
 }
+
+// Pace is what the workers of the caller wait in while they flood.
+func (t *Table) Pace(c Caller) func() { return t.pace(c.Principal) }

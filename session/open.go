@@ -108,6 +108,7 @@ func (t *Table) launch(ctx context.Context, k key, c Caller) (*Session, error) {
 		// 32 bits.
 		FirstID: uint64(binary.LittleEndian.Uint32(seed[:]) >> 2),
 		Now:     t.cfg.Now,
+		Pace:    t.pace(c.Principal),
 
 		Interrupt: int(k.server) < len(t.cfg.Interrupt) && t.cfg.Interrupt[k.server],
 	}, upstream{s}, s.log)

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gatehouse/session"
@@ -236,6 +238,36 @@ func TestFloodOfNotificationsIsBounded(t *testing.T) {
 	}
 	if n > 256 {
 		t.Errorf("%d notifications waited for a client that did not read", n)
+	}
+}
+
+// TestFloodsTakeTurns: the workers of one principal that flood are worked on one after
+// the other, and hold those of another principal up not at all.
+func TestFloodsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, session.Config{MaxPerPrincipal: 8}, &sessiontest.Spawner{Worker: sessiontest.Echo, InMemory: true})
+		took := map[string]*atomic.Int64{"alice": {}, "bob": {}}
+		var all sync.WaitGroup
+		start := time.Now()
+		for _, c := range []session.Caller{alice, alice, alice, bob} {
+			w.open(c)
+			pace := w.Pace(c)
+			all.Go(func() {
+				for range 10 {
+					pace()
+				}
+				took[string(c.Principal.Subject)].Store(int64(time.Since(start)))
+			})
+		}
+		all.Wait()
+		if a, b := time.Duration(took["alice"].Load()), time.Duration(took["bob"].Load()); a != 3*b || b != 20*time.Millisecond {
+			t.Errorf("three workers of one took %v, one of another %v", a, b)
+		}
+	})
+	w := newWorld(t, session.Config{}, &sessiontest.Spawner{Worker: sessiontest.Echo})
+	w.open(alice)
+	if w.Pace(alice) != nil {
+		t.Error("a pace where all are one principal")
 	}
 }
 

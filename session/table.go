@@ -61,12 +61,23 @@ type Table struct {
 	closed   bool
 	sessions map[key]*Session
 	starting map[key]*pending
-	places   int                        // of sessions that start, live or end
-	ending   int                        // of those, the ones that end
-	held     map[identity.Principal]int // places by principal
-	leaving  map[identity.Principal]int // ending by principal
-	freed    chan struct{}              // closed and replaced when a place is given back
+	places   int // of sessions that start, live or end
+	ending   int // of those, the ones that end
+	held     map[identity.Principal]*share
+	freed    chan struct{} // closed and replaced when a place is given back
 }
+
+// share is what a principal has of the table.
+type share struct {
+	places int           // of its sessions that start, live or end
+	ending int           // of those, the ones that end
+	turn   chan struct{} // one token: the worker that floods and is waited with
+}
+
+// floodPause is how long a principal's workers wait after each of a flood's turns,
+// which bounds what a principal can have us work on: 64 messages in that time, and no
+// bound on long ones.
+const floodPause = 2 * time.Millisecond
 
 // New returns an empty table whose workers come from sp. Close must be called.
 func New(cfg Config, sp spawn.Spawner, log zerolog.Logger) *Table {
@@ -83,8 +94,7 @@ func New(cfg Config, sp spawn.Spawner, log zerolog.Logger) *Table {
 		sessions: map[key]*Session{},
 		starting: map[key]*pending{},
 		sealer:   seal.New(cfg.Now, cfg.Rand),
-		held:     map[identity.Principal]int{},
-		leaving:  map[identity.Principal]int{},
+		held:     map[identity.Principal]*share{},
 		freed:    make(chan struct{}),
 	}
 	t.eras.fixed = map[uint16]eraKind{}
@@ -162,13 +172,17 @@ func (t *Table) reserve(ctx context.Context, p identity.Principal) error {
 func (t *Table) tryReserve(p identity.Principal) (freed <-chan struct{}, victim *Session, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	mine := t.held[p]
+	if mine == nil {
+		mine = &share{turn: make(chan struct{}, 1)}
+	}
 	switch {
 	case t.sessions == nil:
 		return nil, nil, &Error{Kind: KindSessionLimit, Reason: "no table"}
 	case t.closed || t.draining.Load():
 		return nil, nil, &Error{Kind: KindDraining, Reason: "the server is stopping"}
-	case t.conf().MaxPerPrincipal > 0 && t.held[p] >= t.conf().MaxPerPrincipal:
-		if t.leaving[p] > 0 {
+	case t.conf().MaxPerPrincipal > 0 && mine.places >= t.conf().MaxPerPrincipal:
+		if mine.ending > 0 {
 			return t.freed, nil, nil
 		}
 		if victim = t.quietest(p); victim == nil {
@@ -183,7 +197,8 @@ func (t *Table) tryReserve(p identity.Principal) (freed <-chan struct{}, victim 
 		return nil, nil, &Error{Kind: KindSessionLimit, Reason: "all places are taken"}
 	}
 	t.places++
-	t.held[p]++
+	mine.places++
+	t.held[p] = mine
 	return nil, nil, nil
 }
 
@@ -200,6 +215,23 @@ func (t *Table) quietest(p identity.Principal) (found *Session) {
 		}
 	}
 	return found
+}
+
+// pace returns what the workers of p wait in while they flood: one at a time has its
+// turn, so that a principal's many are not many times as busy for us as its one. Where
+// all callers are one principal there is nobody to be fair to.
+func (t *Table) pace(p identity.Principal) func() {
+	if t.cfg.MaxPerPrincipal == 0 {
+		return nil
+	}
+	t.mu.RLock()
+	turn := t.held[p].turn
+	t.mu.RUnlock()
+	return func() {
+		turn <- struct{}{}
+		time.Sleep(floodPause)
+		<-turn
+	}
 }
 
 // list enters a session, unless the table was closed meanwhile.
@@ -227,7 +259,7 @@ func (t *Table) unlist(s *Session) {
 	if !s.leaving {
 		s.leaving = true
 		t.ending++
-		t.leaving[s.key.principal]++
+		t.held[s.key.principal].ending++
 	}
 }
 
@@ -242,14 +274,13 @@ func (t *Table) release(p identity.Principal, ended bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.places--
-	if t.held[p]--; t.held[p] == 0 {
+	mine := t.held[p]
+	if mine.places--; mine.places == 0 {
 		delete(t.held, p)
 	}
 	if ended {
 		t.ending--
-		if t.leaving[p]--; t.leaving[p] == 0 {
-			delete(t.leaving, p)
-		}
+		mine.ending--
 	}
 	close(t.freed)
 	t.freed = make(chan struct{})

@@ -82,6 +82,9 @@ type Config struct {
 	// at once in its era; a ping.
 	Liveness string
 	Now      func() time.Time // for the rate of stderr lines; time.Now
+	// Pace is called by the reader of a worker that floods, again and again, and may
+	// wait; nil: it does not.
+	Pace func()
 }
 
 func (c Config) withDefaults() Config {
@@ -341,6 +344,9 @@ func (b *Bridge) read() {
 			b.end(endReason(err), false)
 		}
 		b.backPressure()
+		if b.cfg.Pace != nil && s.floods() {
+			b.cfg.Pace()
+		}
 	}
 	s.close()
 	for s.fill() == nil {

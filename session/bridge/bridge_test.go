@@ -2,11 +2,13 @@ package bridge
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -226,5 +228,50 @@ func TestBackPressure(t *testing.T) {
 	clients.Wait()
 	if n := held(); n != 0 {
 		t.Errorf("%d bytes are held at the end", n)
+	}
+}
+
+// TestFloodIsPaced: a worker that writes much at once is asked to wait, one that
+// answers is not.
+func TestFloodIsPaced(t *testing.T) {
+	var paced atomic.Int64
+	b, up := started(t, sessiontest.Echo, Config{Pace: func() { paced.Add(1) }})
+	call := func(arguments string) {
+		var c Call
+		m := parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":`+arguments+`}}`)
+		if err := b.Begin(context.Background(), &c, m, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if strings.HasPrefix(arguments, `"raw"`) {
+			return // it has no answer
+		}
+		if _, final, err := c.Next(context.Background(), 5*time.Second); err != nil || !final {
+			t.Errorf("%s: %v", arguments, err)
+		}
+	}
+	for range 3 * maxRun {
+		call(`"echo","arguments":{"text":"x"}`)
+	}
+	if n := paced.Load(); n != 0 {
+		t.Errorf("answers were paced %d times", n)
+	}
+	const lines = 300
+	text, err := json.Marshal(strings.Repeat("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\"}\n", lines))
+	if err != nil {
+		t.Fatal(err)
+	}
+	call(fmt.Sprintf(`"raw","arguments":{"text":%s}`, text))
+	for range 500 {
+		up.mu.Lock()
+		n := len(up.notes)
+		up.mu.Unlock()
+		if n == lines {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if paced.Load() == 0 {
+		t.Errorf("%d lines at once were not paced", lines)
 	}
 }

@@ -19,6 +19,10 @@ var errLine = errors.New("line too long")
 // and a dozen of them hold everybody up for a tenth of a second.
 const maxTurn = 64 << 10
 
+// maxRun is how many lines one after the other, from a pipe that is never empty, are
+// no flood.
+const maxRun = 64
+
 // source reads a pipe into pooled buffers. It holds one only while there are
 // bytes in it: an idle pipe costs no buffer.
 type source struct {
@@ -29,6 +33,7 @@ type source struct {
 	buf   *Buffer // what was read and not consumed; nil when nothing
 	limit int     // the longest line
 	turn  int     // bytes since the pipe was empty, or since somebody else had a turn
+	run   int     // lines since the pipe was empty, or since floods was true
 
 	// The read under way.
 	n   int
@@ -68,7 +73,7 @@ func (s *source) tryRead(fd uintptr) bool {
 	n, err := rawio.Read(fd, b[len(b):cap(b)])
 	switch {
 	case err == syscall.EAGAIN:
-		s.turn = 0
+		s.turn, s.run = 0, 0
 		s.drop()
 		return false // wait until there is something
 	case err == nil && n == 0:
@@ -120,6 +125,7 @@ func (s *source) lines(f func(line []byte) error) error {
 		if i < 0 {
 			break
 		}
+		s.run++
 		line := rest[:seen+i]
 		rest = rest[seen+i+1:]
 		seen = 0
@@ -135,6 +141,16 @@ func (s *source) lines(f func(line []byte) error) error {
 	}
 	s.keep(rest)
 	return nil
+}
+
+// floods reports whether maxRun lines came since the pipe was empty or this was true
+// last.
+func (s *source) floods() bool {
+	if s.raw == nil || s.run < maxRun {
+		return false
+	}
+	s.run = 0
+	return true
 }
 
 // keep leaves the rest of the buffer for the next round.

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -97,6 +98,49 @@ func TestIdlePipeHoldsNoBuffer(t *testing.T) {
 		t.Error("the half line is gone")
 	}
 	s.close()
+}
+
+// TestFloods: many lines from a pipe that is never empty are a flood; a long one, or
+// as many with a pause, are none.
+func TestFloods(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	s := newSource(r, 1<<20)
+	defer s.close()
+	floods := 0
+	read := func(lines int) {
+		for got := 0; got < lines; {
+			if err := s.lines(func([]byte) error { got++; return nil }); err != nil {
+				t.Fatal(err)
+			}
+			if s.floods() {
+				floods++
+			}
+		}
+	}
+	say := func(text string) {
+		if _, err := io.WriteString(w, text); err != nil {
+			t.Error(err)
+		}
+	}
+	for range 2 * maxRun { // each comes after the pipe was found empty
+		time.AfterFunc(time.Millisecond, func() { say("x\n") })
+		read(1)
+	}
+	go say(strings.Repeat("x", 1<<20) + "\n")
+	read(1)
+	if floods != 0 {
+		t.Errorf("%d floods where there was none", floods)
+	}
+	line := strings.Repeat("x", 512) + "\n" // seven in a read
+	say(strings.Repeat(line, 100))
+	read(100)
+	if floods != 1 {
+		t.Errorf("a hundred lines at once were %d floods", floods)
+	}
 }
 
 func TestBufferClasses(t *testing.T) {

@@ -232,18 +232,13 @@ func (p *player) call(rest string) error {
 		return err
 	}
 	if m.MetaProtocolVersion.Present() {
-		go func() {
+		go p.begun(name, func() (*session.Exchange, error) {
 			s, _, err := p.table.Modern(context.Background(), 0, alice)
-			var x *session.Exchange
-			if err == nil {
-				x, err = s.BeginModern(context.Background(), m, session.ModeStream)
+			if err != nil {
+				return nil, err
 			}
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			if p.calls[name], p.fault[name] = x, err; err != nil {
-				delete(p.calls, name)
-			}
-		}()
+			return s.BeginModern(context.Background(), m, session.ModeStream)
+		})
 		return nil
 	}
 	if m.Is("initialize") {
@@ -253,9 +248,19 @@ func (p *player) call(rest string) error {
 		}()
 		return nil
 	}
-	x, err := p.s.Begin(context.Background(), m, session.ModeStream)
-	p.calls[name] = x
-	return err
+	s := p.s
+	go p.begun(name, func() (*session.Exchange, error) { return s.Begin(context.Background(), m, session.ModeStream) })
+	return nil
+}
+
+// begun begins a call, which may wait for the worker, and keeps what came of it.
+func (p *player) begun(name string, begin func() (*session.Exchange, error)) {
+	x, err := begin()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.calls[name], p.fault[name] = x, err; err != nil {
+		delete(p.calls, name)
+	}
 }
 
 // opening compares the answer to initialize.

@@ -57,7 +57,7 @@ func (t *Table) open(ctx context.Context, server uint16, c Caller, init *jsonrpc
 	if err != nil {
 		return nil, nil, err
 	}
-	s.can = bridge.Declared(init)
+	s.can = bridge.Declared(init) | bridge.CanOther
 	g, err := t.welcome(ctx, s, init)
 	if errors.Is(err, errAnew) {
 		if err = t.reserve(ctx, c.Principal); err != nil {
@@ -66,7 +66,7 @@ func (t *Table) open(ctx context.Context, server uint16, c Caller, init *jsonrpc
 		if s, err = t.launch(ctx, k, c); err != nil {
 			return nil, nil, err
 		}
-		s.can = bridge.Declared(init)
+		s.can = bridge.Declared(init) | bridge.CanOther
 		g, err = s.welcomeModern(ctx, init)
 	}
 	if err == nil && !g.Refused {

@@ -185,7 +185,12 @@ func (u upstream) Notification(method []byte, b *bridge.Buffer) {
 	u.s.outbox.notification(string(method) == "notifications/message", b)
 }
 
-func (u upstream) Can() bridge.Capability { return u.s.can }
+func (u upstream) Can() bridge.Capability {
+	if u.s.modern.Load() {
+		return 0 // a modern worker asks by its results
+	}
+	return u.s.can
+}
 
 func (u upstream) Ask(id uint64, b *bridge.Buffer) bool {
 	return !u.s.modern.Load() && !u.s.shared() && u.s.outbox.ask(id, b)

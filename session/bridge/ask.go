@@ -27,8 +27,7 @@ func (b *Bridge) replyTo(workerID []byte, answer string) {
 	b.reply([]byte(answer), jsonrpc.Edit{Span: jsonrpc.Span{Start: uint32(at), End: uint32(at + 1)}, With: workerID})
 }
 
-// needs says what a client must have declared for a method; 0: nothing that we
-// know of.
+// needs says what a client must have declared for a method.
 func needs(method []byte) Capability {
 	switch string(method) {
 	case "sampling/createMessage":
@@ -38,7 +37,7 @@ func needs(method []byte) Capability {
 	case "roots/list":
 		return CanListRoots
 	}
-	return 0
+	return CanOther
 }
 
 // request handles a request of the worker. A ping asks whether the other end of
@@ -104,12 +103,12 @@ func (b *Bridge) oldest(need Capability) (found *Call) {
 		switch {
 		case !c.sent || c.Aside:
 		case c.parked:
-			if c.Can&need == need && need != 0 && (parked == nil || id < parked.id) {
+			if c.Can&need == need && (parked == nil || id < parked.id) {
 				parked = c
 			}
 		default:
 			alone = false
-			if !c.closed && !c.apart && !c.Single && c.Can&need == need && (need != 0 || !c.Modern) && (found == nil || id < found.id) {
+			if !c.closed && !c.apart && !c.Single && c.Can&need == need && (found == nil || id < found.id) {
 				found = c
 			}
 		}

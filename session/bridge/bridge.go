@@ -46,6 +46,8 @@ const (
 	CanSample Capability = 1 << iota
 	CanElicit
 	CanListRoots
+	// CanOther stands for requests of other methods, which legacy clients judge themselves.
+	CanOther
 )
 
 // Upstream takes what belongs to no running call. Its methods are called from the

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -27,6 +29,28 @@ func TestBigAnswer(t *testing.T) {
 				t.Errorf("%s %s: %d bytes, want %d", version, accept, len(body), len(want))
 			}
 		}
+	}
+}
+
+// TestSendYields: a long answer to a client that takes all of it at once leaves others
+// their turn.
+func TestSendYields(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var turns atomic.Int64
+	var over atomic.Bool
+	go func() {
+		for !over.Load() {
+			turns.Add(1)
+			runtime.Gosched()
+		}
+	}()
+	v := new(visit)
+	v.begin(httptest.NewRecorder(), httptest.NewRequest("POST", "/mcp", nil), usual, nil)
+	const pieces = 32
+	err := v.send(make([]byte, pieces*writeChunk))
+	over.Store(true)
+	if n := turns.Load(); n < pieces/4 || err != nil {
+		t.Errorf("%d turns while %d pieces were sent, %v", n, pieces, err)
 	}
 }
 

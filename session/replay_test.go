@@ -114,6 +114,16 @@ func TestReplayIsBoundedAndPrivate(t *testing.T) {
 			x.Close()
 			return ids[1]
 		},
+		"too much since": func(w *world, s *session.Session, ids []string) string {
+			x := w.resume(s, ids[1])
+			for range 3 {
+				w.said(s, strings.Repeat("x", 2000))
+			}
+			w.read(x, 3)
+			w.nothing(x)
+			x.Close()
+			return ids[1]
+		},
 		"too old": func(w *world, _ *session.Session, ids []string) string { time.Sleep(61 * time.Second); return ids[0] },
 		"too large": func(w *world, s *session.Session, ids []string) string {
 			x := w.resume(s, ids[1])

@@ -9,9 +9,9 @@ usage: scripts/test.sh [fast|full|soak] [STAGE…]
 
   fast   build, gofmt, vet, the Go tests without the race detector's cost (about a minute when cached)
   full   everything that CI runs: linters, the Go tests under the race detector (with the fuzz targets' seeds),
-         end-to-end scripts, the conformance suite, real clients, a real Keycloak
+         end-to-end scripts, the conformance suite, real clients, a real Keycloak, 3 minutes of chaos
   soak   long campaigns: every fuzz target for FUZZ_SECONDS (default 300), the chaos test for CHAOS_MINUTES (30);
-         "scripts/test.sh soak fuzz chaos" gives each fuzz target 3 s and chaos 3 minutes
+         "scripts/test.sh soak fuzz" gives each fuzz target 3 s
 
 With STAGE names only those stages of the level run. --list prints them.
 In full a stage that fails is tried once more, and the table says so.
@@ -119,7 +119,7 @@ stage_identity() {
 
 fast=(tools build format vet layout unit)
 full=(tools build format vet layout staticcheck vulnerabilities shellcheck race tls identity conformance workers
-  clients keycloak newcomer toolsets bench lifetime lifetime_clients all_clients client_grid all_clients_keycloak)
+  clients keycloak newcomer toolsets bench lifetime lifetime_clients chaos all_clients client_grid all_clients_keycloak)
 soak=(tools build fuzz_long chaos_long)
 declare -n stages=$level
 if [ "${1:-}" = --list ]; then printf '%s\n' "${stages[@]}"; exit 0; fi

@@ -20,7 +20,7 @@ limits: {max_sessions: 64, max_sessions_per_principal: 16}`
 const (
 	fairRounds = 5
 	fairCalls  = 150
-	fairLimit  = 20 * time.Millisecond
+	fairLimit  = 10 * time.Millisecond
 )
 
 // floods are what one principal does without end, on 16 connections.

@@ -51,7 +51,8 @@ func (c *client) refresh(age time.Duration) {
 	if age < 0 {
 		life = age
 	}
-	c.token, c.until = c.w.mint(c.user, life), time.Now().Add(life)
+	c.until = time.Now().Add(life) // before the token is made, which may take a while
+	c.token = c.w.mint(c.user, life)
 }
 
 // act does one thing.

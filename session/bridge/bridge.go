@@ -50,8 +50,8 @@ const (
 	CanOther
 )
 
-// Upstream takes what belongs to no running call. Its methods are called from the
-// worker's reader and must not wait for the worker.
+// Upstream takes what belongs to no running call. Its methods are called by whoever
+// reads the worker's stdout and must not wait for the worker.
 type Upstream interface {
 	// Notification takes a notification of the worker, and its buffer.
 	Notification(method []byte, b *Buffer)
@@ -83,8 +83,8 @@ type Config struct {
 	// Liveness are the members, "method" first, of a request that the worker answers
 	// at once in its era; a ping.
 	Liveness string
-	Now      func() time.Time // for the rate of stderr lines; time.Now
-	// Pace is called by the reader of a worker that floods, again and again, and may
+	Now      func() time.Time // for the rates of stderr lines and of calls; time.Now
+	// Pace is called by who reads from a worker that floods, again and again, and may
 	// wait; nil: it does not.
 	Pace func()
 }
@@ -136,7 +136,9 @@ type Bridge struct {
 	in          *writer
 	stdin       io.Closer
 	out, stderr io.ReadCloser
-	writeLock   chan struct{} // holds the one token while nobody writes
+	src         *source            // over out; used by whoever reads
+	onLine      func([]byte) error // b.line, bound once
+	writeLock   chan struct{}      // holds the one token while nobody writes
 
 	mu        sync.Mutex // guards what follows
 	room      sync.Cond  // held fell, or the worker ended
@@ -153,6 +155,7 @@ type Bridge struct {
 	replying  bool   // a goroutine writes them
 	noBatches bool   // the worker's revision is known to have none
 	doubt     doubt  // whether the worker still listens
+	turn      turn   // who reads the worker's stdout
 
 	workers  sync.WaitGroup // reader, stderr, replies
 	done     chan struct{}  // closed when reason is set
@@ -186,6 +189,8 @@ func New(w spawn.Worker, cfg Config, up Upstream, log zerolog.Logger) *Bridge {
 	}
 	b.in, b.stdin = newWriter(dst, b.cfg.WriteTimeout), dst
 	b.writeLock <- struct{}{}
+	b.src, b.onLine = newSource(b.out, b.cfg.MaxMessage), b.line
+	b.turn.taken = true // by the reader, which Start starts
 	return b
 }
 
@@ -266,6 +271,7 @@ func (b *Bridge) end(reason string, stopped bool) {
 	if b.doubt.timer != nil {
 		b.doubt.timer.Stop()
 	}
+	b.endTurn()
 	b.mu.Unlock()
 	close(b.done)
 	b.room.Broadcast()
@@ -331,51 +337,4 @@ func (b *Bridge) report() {
 	default:
 	}
 	e.Str("reason", b.Reason()).Msg("worker ended")
-}
-
-// read takes what the worker writes, until it ends. When the worker broke the
-// protocol or is being stopped the rest is thrown away, so that it does not block
-// on its stdout.
-func (b *Bridge) read() {
-	defer b.workers.Done()
-	s := newSource(b.out, b.cfg.MaxMessage)
-	defer s.close()
-	line := b.line // one method value, not one a round
-	for !b.gone() {
-		if err := s.lines(line); err != nil {
-			b.end(endReason(err), false)
-		}
-		b.backPressure()
-		if b.cfg.Pace != nil && s.floods() {
-			b.cfg.Pace()
-		}
-	}
-	s.close()
-	for s.fill() == nil {
-		s.buf.B = s.buf.B[:0]
-		s.drop()
-	}
-	close(b.eof)
-}
-
-// endReason is what a failed read says about the worker.
-func endReason(err error) string {
-	var broken violation
-	switch {
-	case errors.As(err, &broken):
-		return broken.Error()
-	case errors.Is(err, errLine):
-		return "the worker wrote a line over the limit"
-	}
-	return "the worker closed its output"
-}
-
-// backPressure waits while clients leave too much unread: then the worker waits
-// too.
-func (b *Bridge) backPressure() {
-	b.mu.Lock()
-	for b.held > 2*b.cfg.MaxMessage && b.reason == "" {
-		b.room.Wait()
-	}
-	b.mu.Unlock()
 }

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -204,6 +205,14 @@ func (c *Call) Next(ctx context.Context, wait time.Duration) (msg []byte, final 
 	if m, ok, err := c.take(); ok || err != nil {
 		return m.bytes(), m.Final, err
 	}
+	if wait > 0 && wait <= maxOwn && c.b.readOwn(c, wait) {
+		m, ok, err := c.take()
+		if !ok && err == nil {
+			err = cmp.Or(ctx.Err(), ErrWait)
+		}
+		return m.bytes(), m.Final, err
+	}
+	c.b.needReader()
 	var timeout <-chan time.Time
 	if wait > 0 {
 		timeout = c.w.arm(wait)
@@ -254,9 +263,9 @@ func (c *Call) release() {
 
 // unhold notes that n bytes less wait for clients, b.mu held.
 func (b *Bridge) unhold(n int) {
-	over := b.held > 2*b.cfg.MaxMessage
+	over := b.full()
 	b.held -= n
-	if over && b.held <= 2*b.cfg.MaxMessage {
+	if over && !b.full() {
 		b.room.Broadcast()
 	}
 }
@@ -366,6 +375,7 @@ func (b *Bridge) giveUp(c *Call, why error) (tell bool) {
 	}
 	unasked := c.discard()
 	c.finish(why)
+	b.breakOff(c)
 	b.mu.Unlock()
 	b.refuseAll(unasked)
 	return c.sent

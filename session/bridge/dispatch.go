@@ -87,6 +87,7 @@ func (b *Bridge) response(m *jsonrpc.Message) error {
 		return nil
 	}
 	delete(b.calls, id)
+	b.turn.answers++
 	closed, clientID, translation := c.closed, c.clientID, c.Translation
 	b.mu.Unlock()
 	out := Outgoing{Final: true, Code: errorCode(m)}

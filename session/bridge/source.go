@@ -73,7 +73,7 @@ func (s *source) tryRead(fd uintptr) bool {
 	n, err := rawio.Read(fd, b[len(b):cap(b)])
 	switch {
 	case err == syscall.EAGAIN:
-		s.turn, s.run = 0, 0
+		s.rest()
 		s.drop()
 		return false // wait until there is something
 	case err == nil && n == 0:
@@ -152,6 +152,9 @@ func (s *source) floods() bool {
 	s.run = 0
 	return true
 }
+
+// rest says that the worker was not in the middle of a flood.
+func (s *source) rest() { s.turn, s.run = 0, 0 }
 
 // keep leaves the rest of the buffer for the next round.
 func (s *source) keep(rest []byte) {

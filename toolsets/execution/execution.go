@@ -111,7 +111,7 @@ func (t *toolset) execute(ctx context.Context, c *toolsets.Call) (*toolsets.Resu
 	if err != nil {
 		return nil, err
 	}
-	s, snap, err := t.ws.Read(ctx, c)
+	s, snap, err := t.ws.Run(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -128,6 +128,7 @@ func (t *toolset) execute(ctx context.Context, c *toolsets.Call) (*toolsets.Resu
 	if err := p.build(ctx, s, tmp, true); err != nil {
 		return nil, err
 	}
+	s.Release()
 	c.Progress(1, 0, "running")
 	defer s.View.Touched()
 	return runProgram(ctx, s, p, tmp, timeout, opt)

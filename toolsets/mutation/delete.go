@@ -13,6 +13,7 @@ import (
 	"gatehouse/toolsets"
 	"gatehouse/toolsets/decl"
 	"gatehouse/toolsets/program"
+	"gatehouse/toolsets/view"
 )
 
 func (m mutation) deleteFunction(ctx context.Context, c *toolsets.Call) (*toolsets.Result, error) {
@@ -140,7 +141,7 @@ var element = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.~+-]*(_[A-Za-z0-9.~+-]+
 var moduleLine = regexp.MustCompile(`(?m)^module\s+"?([^\s"]+)`)
 
 func (m mutation) addPackage(ctx context.Context, c *toolsets.Call) (*toolsets.Result, error) {
-	s, err := m.ws.Open(ctx, c, true)
+	s, err := m.ws.Open(ctx, c, view.Write)
 	if err != nil {
 		return nil, err
 	}

@@ -98,7 +98,7 @@ type session struct {
 
 // open takes the view for writing, loads the program and notes its errors.
 func (m mutation) open(ctx context.Context, c *toolsets.Call) (*session, error) {
-	w, err := m.ws.Open(ctx, c, true)
+	w, err := m.ws.Open(ctx, c, view.Write)
 	if err != nil {
 		return nil, err
 	}

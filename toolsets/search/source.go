@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"gatehouse/toolsets"
+	"gatehouse/toolsets/view"
 )
 
 // matcher finds the next match at or after a position; -1 for none.
@@ -59,7 +60,7 @@ func (s search) source(ctx context.Context, c *toolsets.Call) (*toolsets.Result,
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.ws.Open(ctx, c, false)
+	w, err := s.ws.Open(ctx, c, view.Read)
 	if err != nil {
 		return nil, err
 	}

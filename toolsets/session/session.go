@@ -104,7 +104,7 @@ func (t toolset) status(ctx context.Context, c *toolsets.Call) (*toolsets.Result
 	st := Status{Identity: t.id, Workspace: t.ws.Views.Configured(), Branch: t.ws.Views.Branch(), Views: []view.Info{}, MaxViews: view.MaxViews, Lost: []view.Lost{}}
 	for _, v := range t.ws.Views.Views() {
 		wait, cancel := context.WithTimeout(ctx, busyWait)
-		unlock, err := v.Lock(wait, false)
+		unlock, err := v.Lock(wait, view.Read)
 		cancel()
 		switch {
 		case ctx.Err() != nil:
@@ -180,7 +180,7 @@ func age(d time.Duration) string {
 }
 
 func (t toolset) commit(ctx context.Context, c *toolsets.Call) (*toolsets.Result, error) {
-	s, err := t.ws.Open(ctx, c, true)
+	s, err := t.ws.Open(ctx, c, view.Move)
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +219,7 @@ func names(changes []view.Change) string {
 }
 
 func (t toolset) abort(ctx context.Context, c *toolsets.Call) (*toolsets.Result, error) {
-	s, err := t.ws.Open(ctx, c, true)
+	s, err := t.ws.Open(ctx, c, view.Move)
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +236,7 @@ func (t toolset) abort(ctx context.Context, c *toolsets.Call) (*toolsets.Result,
 }
 
 func (t toolset) refresh(ctx context.Context, c *toolsets.Call) (*toolsets.Result, error) {
-	s, err := t.ws.Open(ctx, c, true)
+	s, err := t.ws.Open(ctx, c, view.Move)
 	if err != nil {
 		return nil, err
 	}

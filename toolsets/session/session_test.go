@@ -134,7 +134,7 @@ func TestStatusDoesNotWaitForALongCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unlock, err := v.Lock(t.Context(), true)
+	unlock, err := v.Lock(t.Context(), view.Write)
 	if err != nil {
 		t.Fatal(err)
 	}

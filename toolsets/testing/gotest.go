@@ -51,7 +51,7 @@ type Failed struct {
 func key(pkg, test string) string { return pkg + "\x00" + test }
 
 // gotest runs the tests of the given folders. Tests may write files: the view is
-// told to look again.
+// told to look again. Files may be edited meanwhile; then the answer says so.
 func (t *toolset) gotest(ctx context.Context, c *toolsets.Call, s *workspace.Session, folders []string, pattern string) (*outcome, error) {
 	opt := t.options.Load()
 	args := []string{"go", "test", "-json", "-vet=off", "-count=1"}
@@ -66,7 +66,14 @@ func (t *toolset) gotest(ctx context.Context, c *toolsets.Call, s *workspace.Ses
 	}
 	args = append(args, folders...)
 	o := &outcome{builds: map[string]*bytes.Buffer{}, output: map[string]*bytes.Buffer{}, ran: map[string]string{}}
-	defer s.View.Touched()
+	s.Release()
+	version := s.View.Version()
+	defer func() {
+		if s.View.Version() != version {
+			s.View.Note("files were edited while the tests ran; tests that were built before do not show it")
+		}
+		s.View.Touched()
+	}()
 	start := time.Now()
 	out, err := run.Run(ctx, run.Cmd{Args: args, Dir: s.View.Dir, Env: s.GoEnv, Memory: opt.memory, Sweep: true, MaxOutput: 4 << 20,
 		Lines: func(line []byte) { o.line(line, opt.output, c, len(folders)) }})

@@ -51,7 +51,7 @@ func (f Failed) String() string {
 }
 
 func (t *toolset) runTests(ctx context.Context, c *toolsets.Call) (*toolsets.Result, error) {
-	s, snap, err := t.ws.Read(ctx, c)
+	s, snap, err := t.ws.Run(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (t *toolset) one(ctx context.Context, c *toolsets.Call) (o *outcome, pkg st
 	if err != nil {
 		return nil, "", err
 	}
-	s, snap, err := t.ws.Read(ctx, c)
+	s, snap, err := t.ws.Run(ctx, c)
 	if err != nil {
 		return nil, "", err
 	}
@@ -146,7 +146,7 @@ func (t *toolset) runTest(ctx context.Context, c *toolsets.Call) (*toolsets.Resu
 }
 
 func (t *toolset) failing(ctx context.Context, c *toolsets.Call) (*toolsets.Result, error) {
-	s, snap, err := t.ws.Read(ctx, c)
+	s, snap, err := t.ws.Run(ctx, c)
 	if err != nil {
 		return nil, err
 	}

@@ -254,7 +254,7 @@ func (s *Set) newView(ctx context.Context, name string) (*View, error) {
 		return nil, err
 	}
 	dir := filepath.Join(s.dir, name)
-	v := &View{Name: name, Dir: dir, set: s, base: head, reads: map[declKey][32]byte{}, rw: semaphore.NewWeighted(writers),
+	v := &View{Name: name, Dir: dir, set: s, base: head, reads: map[declKey][32]byte{}, rw: semaphore.NewWeighted(writers), runs: semaphore.NewWeighted(writers),
 		git: git{env: sh.env, dir: dir, gitDir: filepath.Join(dir, ".git"), tree: dir}}
 	fail := func(err error) (*View, error) {
 		return nil, errors.Join(fmt.Errorf("open view %q: %w", name, err), os.RemoveAll(dir))
@@ -278,7 +278,7 @@ func (s *Set) newView(ctx context.Context, name string) (*View, error) {
 	if v.root, err = os.OpenRoot(dir); err != nil {
 		return fail(err)
 	}
-	v.notes = append(v.notes, fmt.Sprintf("[view] opened a new view %q at commit %s, the head of %s", name, abbrev(head), sh.short()))
+	v.Note(fmt.Sprintf("opened a new view %q at commit %s, the head of %s", name, abbrev(head), sh.short()))
 	return v, nil
 }
 

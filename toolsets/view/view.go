@@ -21,8 +21,18 @@ import (
 	"gatehouse/toolsets/decl"
 )
 
-// writers is the weight of a writer: the most readers there can be.
+// writers is the weight of one who is alone: the most others there can be.
 const writers = 1 << 20
+
+// Access says what a caller wants of a view.
+type Access uint8
+
+// What callers may want.
+const (
+	Read  Access = iota // to look at files
+	Write               // to change files, alone
+	Move                // to change its base and all files, alone and while nothing runs in it
+)
 
 // View is one working copy. Callers hold Lock while they look at its files.
 type View struct {
@@ -32,7 +42,8 @@ type View struct {
 	set  *Set
 	git  git
 	root *os.Root
-	rw   *semaphore.Weighted
+	rw   *semaphore.Weighted // readers and writers of files
+	runs *semaphore.Weighted // what runs in the view, and what moves it
 
 	gitMu sync.Mutex // one git command on the index at a time
 
@@ -51,17 +62,53 @@ type View struct {
 // declKey names a declaration: its folder ("." for the root) and its name.
 type declKey struct{ dir, name string }
 
-// Lock takes the view for reading, or for writing alone, until the returned
-// function is called. It fails when ctx ends first.
-func (v *View) Lock(ctx context.Context, write bool) (unlock func(), err error) {
-	n := int64(1)
-	if write {
-		n = writers
+// Lock takes the view until the returned function is called. It fails when ctx
+// ends first.
+func (v *View) Lock(ctx context.Context, a Access) (unlock func(), err error) {
+	switch a {
+	case Read:
+		return acquire(ctx, v.rw, 1)
+	case Write:
+		return acquire(ctx, v.rw, writers)
 	}
-	if err := v.rw.Acquire(ctx, n); err != nil {
+	settle, err := acquire(ctx, v.runs, writers)
+	if err != nil {
+		return nil, err
+	}
+	done, err := acquire(ctx, v.rw, writers)
+	if err != nil {
+		settle()
+		return nil, err
+	}
+	return func() { done(); settle() }, nil
+}
+
+// Hold keeps the view from being moved while something runs in it, until the
+// returned function is called. Files may be edited meanwhile. It is to be called
+// before Lock.
+func (v *View) Hold(ctx context.Context) (release func(), err error) {
+	return acquire(ctx, v.runs, 1)
+}
+
+func acquire(ctx context.Context, s *semaphore.Weighted, n int64) (release func(), err error) {
+	if err := s.Acquire(ctx, n); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	return func() { v.rw.Release(n) }, nil
+	return func() { s.Release(n) }, nil
+}
+
+// Version counts how often files of the view may have changed.
+func (v *View) Version() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.touched
+}
+
+// Note has the next result of the view end with a line.
+func (v *View) Note(text string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.notes = append(v.notes, "[view] "+text)
 }
 
 // Base returns the commit that the view is at.
@@ -239,9 +286,7 @@ func (v *View) noteStale(ctx context.Context, before, after, why string) error {
 	if len(stale) == 0 {
 		return nil
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.notes = append(v.notes, fmt.Sprintf("[view] %s changed %d %s that you had read; read again before changing: %s",
+	v.Note(fmt.Sprintf("%s changed %d %s that you had read; read again before changing: %s",
 		why, len(stale), plural(len(stale), "declaration"), strings.Join(stale, ", ")))
 	return nil
 }

@@ -61,19 +61,33 @@ type Session struct {
 	View   *view.View
 	Prog   *program.Program
 	GoEnv  []string // the environment of the go command
-	unlock func()
+	unlock func()   // nil after Release
+	settle func()   // nil unless something runs in the view
 }
 
 // Close lets the view go.
-func (s *Session) Close() { s.unlock() }
+func (s *Session) Close() {
+	s.Release()
+	if s.settle != nil {
+		s.settle()
+	}
+}
 
-// Open opens the view of a call and holds it, for writing alone if write is set.
-func (w *Workspace) Open(ctx context.Context, c *toolsets.Call, write bool) (*Session, error) {
+// Release lets others edit files, while what was opened by Run goes on.
+func (s *Session) Release() {
+	if s.unlock != nil {
+		s.unlock()
+		s.unlock = nil
+	}
+}
+
+// Open opens the view of a call and holds it.
+func (w *Workspace) Open(ctx context.Context, c *toolsets.Call, access view.Access) (*Session, error) {
 	v, err := w.Views.Open(ctx, c.View)
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := v.Lock(ctx, write)
+	unlock, err := v.Lock(ctx, access)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +101,7 @@ func (s *Session) Load(ctx context.Context, c *toolsets.Call) (*program.Snapshot
 
 // Read opens the view for reading and loads its program.
 func (w *Workspace) Read(ctx context.Context, c *toolsets.Call) (*Session, *program.Snapshot, error) {
-	s, err := w.Open(ctx, c, false)
+	s, err := w.Open(ctx, c, view.Read)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -96,6 +110,26 @@ func (w *Workspace) Read(ctx context.Context, c *toolsets.Call) (*Session, *prog
 		s.Close()
 		return nil, nil, err
 	}
+	return s, snap, nil
+}
+
+// Run is Read for what runs in the view: after Release files may be edited, but
+// nothing moves the view before Close.
+func (w *Workspace) Run(ctx context.Context, c *toolsets.Call) (*Session, *program.Snapshot, error) {
+	v, err := w.Views.Open(ctx, c.View)
+	if err != nil {
+		return nil, nil, err
+	}
+	settle, err := v.Hold(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, snap, err := w.Read(ctx, c)
+	if err != nil {
+		settle()
+		return nil, nil, err
+	}
+	s.settle = settle
 	return s, snap, nil
 }
 

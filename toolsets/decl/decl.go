@@ -50,6 +50,14 @@ type File struct {
 	Package string
 	Units   []Unit
 	Imports []Imported
+
+	first map[declared]int // the first unit that declares a name
+}
+
+// declared is a name with the kind of unit that declares it.
+type declared struct {
+	kind Kind
+	name string
 }
 
 // Imported is one import of a file.
@@ -66,14 +74,16 @@ func (f *File) Gap(u Unit) []byte { return f.Src[u.Start:u.Doc] }
 
 // Find returns the unit that declares name.
 func (f *File) Find(name string) (Unit, bool) {
-	for _, u := range f.Units {
-		for _, n := range u.Names {
-			if n == name {
-				return u, true
-			}
+	at := len(f.Units)
+	for _, k := range []Kind{Func, Type, Const, Var} {
+		if i, ok := f.first[declared{k, name}]; ok {
+			at = min(at, i)
 		}
 	}
-	return Unit{}, false
+	if at == len(f.Units) {
+		return Unit{}, false
+	}
+	return f.Units[at], true
 }
 
 // Split parses src and cuts it up. A file that does not parse is an error.
@@ -84,7 +94,7 @@ func Split(src []byte) (*File, error) {
 		return nil, fmt.Errorf("parse: %w", err)
 	}
 	tf := fset.File(af.Package)
-	s := splitter{src: src, tf: tf, af: af, out: &File{Src: src, Package: af.Name.Name}}
+	s := splitter{src: src, tf: tf, af: af, out: &File{Src: src, Package: af.Name.Name, first: map[declared]int{}}}
 	s.imports()
 	s.add(Unit{Kind: Header, End: s.lineEnd(s.off(af.Name.End()), s.firstDecl(0))})
 	for i, d := range af.Decls {
@@ -130,6 +140,11 @@ func docOf(d ast.Decl) *ast.CommentGroup {
 func (s *splitter) add(u Unit) {
 	if n := len(s.out.Units); n > 0 {
 		u.Start = s.out.Units[n-1].End
+	}
+	for _, n := range u.Names {
+		if _, ok := s.out.first[declared{u.Kind, n}]; !ok {
+			s.out.first[declared{u.Kind, n}] = len(s.out.Units)
+		}
 	}
 	s.out.Units = append(s.out.Units, u)
 }
@@ -195,13 +210,20 @@ func (s *splitter) genDecl(d *ast.GenDecl, u *Unit) {
 	default:
 		u.Kind = Var
 	}
+	blank := false
+	take := func(id *ast.Ident) {
+		if id.Name != "_" || !blank { // one says all of it
+			u.Names = append(u.Names, s.blank(id.Name, *u))
+		}
+		blank = blank || id.Name == "_"
+	}
 	for _, spec := range d.Specs {
 		switch spec := spec.(type) {
 		case *ast.TypeSpec:
-			u.Names = append(u.Names, s.blank(spec.Name.Name, *u))
+			take(spec.Name)
 		case *ast.ValueSpec:
 			for _, n := range spec.Names {
-				u.Names = append(u.Names, s.blank(n.Name, *u))
+				take(n)
 			}
 			if d.Tok == token.CONST && (len(spec.Values) == 0 || usesIota(spec)) {
 				u.Iota = true

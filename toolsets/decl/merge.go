@@ -79,22 +79,22 @@ func Title(u Unit) string {
 // match finds the unit of f that is the given one of another version: the one
 // that shares most of its names, of the same kind. -1 for none.
 func match(f *File, u Unit) int {
-	best, score := -1, 0
-	for i, v := range f.Units {
-		if v.Kind != u.Kind {
+	switch u.Kind {
+	case Header:
+		return 0
+	case Trailer:
+		return len(f.Units) - 1
+	}
+	shared := map[int]int{} // by unit
+	best := -1
+	for _, n := range u.Names {
+		i, ok := f.first[declared{u.Kind, n}]
+		if !ok {
 			continue
 		}
-		if u.Kind == Header || u.Kind == Trailer {
-			return i
-		}
-		shared := 0
-		for _, n := range u.Names {
-			if slices.Contains(v.Names, n) {
-				shared++
-			}
-		}
-		if shared > score {
-			best, score = i, shared
+		shared[i]++
+		if best < 0 || shared[i] > shared[best] || shared[i] == shared[best] && i < best {
+			best = i
 		}
 	}
 	return best

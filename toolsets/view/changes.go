@@ -210,10 +210,12 @@ func changedDecls(a, b []byte) []string {
 		return nil
 	}
 	var out []string
+	seen := map[string]bool{}
 	for _, n := range append(orderB, orderA...) {
 		old, ok := before[n]
 		now, still := after[n]
-		if (ok != still || old != now) && !slices.Contains(out, n) {
+		if (ok != still || old != now) && !seen[n] {
+			seen[n] = true
 			out = append(out, n)
 		}
 	}

@@ -64,7 +64,7 @@ func (s *Session) renew() {
 		err := s.worker.Renew(ctx, token)
 		cancel()
 		if err != nil && s.t.ctx.Err() == nil {
-			s.log.Warn().Err(err).Msg("lease not renewed")
+			s.log().Warn().Err(err).Msg("lease not renewed")
 		}
 		if why, ok := errors.AsType[*spawn.Error](err); ok && (why.Kind == spawn.KindNoAccount || why.Kind == spawn.KindClientOwn) {
 			s.End("no account any more: " + why.Reason)

@@ -85,7 +85,7 @@ func (t *Table) open(ctx context.Context, server uint16, c Caller, init *jsonrpc
 		s.t.remove(s)
 		return nil, nil, unavailable(s.gone(bridge.ErrGone))
 	}
-	s.log.Info().Str("version", s.version).Str("era", s.eraName()).Msg("session opened")
+	s.log().Info().Str("version", s.version).Str("era", s.eraName()).Msg("session opened")
 	return s, g.Response, nil
 }
 
@@ -188,7 +188,6 @@ func unavailable(err error) error {
 func (t *Table) session(w spawn.Worker, k key, c Caller) *Session {
 	s := &Session{
 		t: t, key: k, worker: w, created: t.now(), keyID: c.KeyID, ackSignal: make(chan struct{}, 1),
-		log: t.log.With().Str("session", label(k.id)).Uint16("server", k.server).Str("account", w.Account()).Int("worker", w.PID()).Logger(),
 	}
 	s.replay.bounds, s.replay.tag, s.replay.now = t.conf().Replay, s.Label(), t.cfg.Now
 	if !c.Expiry.IsZero() {

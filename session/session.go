@@ -42,7 +42,6 @@ type Session struct {
 	can       bridge.Capability
 	worker    spawn.Worker
 	b         *bridge.Bridge
-	log       zerolog.Logger
 	created   time.Time
 	outbox    outbox
 	replay    replay
@@ -82,6 +81,13 @@ func label(id string) string {
 		return "shared"
 	}
 	return id[:min(len(id), 6)]
+}
+
+// log is the logger for what concerns this session. It is made anew each time: most
+// sessions say two lines in their life.
+func (s *Session) log() *zerolog.Logger {
+	l := s.t.log.With().Str("session", s.Label()).Uint16("server", s.key.server).Str("account", s.worker.Account()).Int("worker", s.worker.PID()).Logger()
+	return &l
 }
 
 // ProtocolVersion is the version agreed with the client.
@@ -207,7 +213,7 @@ func (u upstream) Ended(reason string) {
 	if s.shared() {
 		s.t.deaths.note(s.key, s.t.now().Sub(s.created), s.t.now())
 	}
-	s.log.Info().Str("reason", reason).Int("undelivered", missed).Msg("session ended")
+	s.log().Info().Str("reason", reason).Int("undelivered", missed).Msg("session ended")
 }
 
 func (u upstream) Finished() { u.s.t.release(u.s.key.principal, true) }

@@ -124,7 +124,7 @@ func (t *Table) startShared(ctx context.Context, k key, c Caller) (*Session, err
 		t.remove(s)
 		return nil, unavailable(s.gone(bridge.ErrGone))
 	}
-	s.log.Info().Str("era", s.eraName()).Msg("shared worker started")
+	s.log().Info().Str("era", s.eraName()).Msg("shared worker started")
 	return s, nil
 }
 

@@ -53,7 +53,7 @@ func (s *Session) Stream(_ context.Context, lastEventID string) (*Stream, error)
 	}
 	o.stream, o.had = x, true
 	if o.missed > 0 {
-		s.log.Info().Int("notifications", o.missed).Msg("the client was away too long and missed some")
+		s.log().Info().Int("notifications", o.missed).Msg("the client was away too long and missed some")
 		o.missed = 0
 	}
 	return x, nil

@@ -131,7 +131,7 @@ type Bridge struct {
 	cfg Config // MaxCalls and RequestTimeout are guarded by mu
 	w   spawn.Worker
 	up  Upstream
-	log zerolog.Logger
+	log func() *zerolog.Logger // made when something is to be said
 
 	in          *writer
 	stdin       io.Closer
@@ -167,8 +167,9 @@ type Bridge struct {
 }
 
 // New returns a Bridge that owns the worker's pipes. Start comes next, then
-// Handshake, and Stop must come at last.
-func New(w spawn.Worker, cfg Config, up Upstream, log zerolog.Logger) *Bridge {
+// Handshake, and Stop must come at last. log makes the logger, which an idle Bridge
+// does not hold.
+func New(w spawn.Worker, cfg Config, up Upstream, log func() *zerolog.Logger) *Bridge {
 	b := &Bridge{
 		cfg: cfg.withDefaults(), w: w, up: up, log: log,
 		writeLock: make(chan struct{}, 1),
@@ -203,7 +204,7 @@ func (b *Bridge) Start() {
 		b.drain.run(b.stderr)
 		close(b.silent)
 	}()
-	go b.watch()
+	b.w.AfterExit(b.workerEnded)
 }
 
 // Limit changes how many calls may run and how long one may take. Calls that run keep
@@ -277,6 +278,7 @@ func (b *Bridge) end(reason string, stopped bool) {
 	b.room.Broadcast()
 	b.w.Stop()
 	_ = b.stdin.Close() // the worker's end of file
+	go b.clearUp()
 }
 
 // gone reports whether end was called.
@@ -289,18 +291,18 @@ func (b *Bridge) gone() bool {
 	}
 }
 
-// watch waits for the worker's end and clears up after it.
-func (b *Bridge) watch() {
-	select {
-	case <-b.w.Exited():
-		within(lastWords, b.eof)
-		b.end("the worker ended", false)
-	case <-b.done:
-		if !within(stopLimit, b.w.Exited()) {
-			b.log.Error().Msg("a stopped worker was not reported gone")
-		}
-		within(lastWords, b.eof)
+// workerEnded runs once the worker has ended.
+func (b *Bridge) workerEnded() {
+	within(lastWords, b.eof)
+	b.end("the worker ended", false)
+}
+
+// clearUp waits for the worker's end and clears up after it.
+func (b *Bridge) clearUp() {
+	if !within(stopLimit, b.w.Exited()) {
+		b.log().Error().Msg("a stopped worker was not reported gone")
 	}
+	within(lastWords, b.eof)
 	within(lastWords, b.silent)
 	_, _ = b.out.Close(), b.stderr.Close()
 	b.workers.Wait()
@@ -323,9 +325,9 @@ func within(limit time.Duration, c <-chan struct{}) bool {
 
 // report logs the worker's end, with the end of its stderr when nobody asked for it.
 func (b *Bridge) report() {
-	e := b.log.Info()
+	e := b.log().Info()
 	if !b.stopped {
-		e = b.log.Warn().Str("stderr_tail", printable(b.drain.tail.last(stderrReported)))
+		e = b.log().Warn().Str("stderr_tail", printable(b.drain.tail.last(stderrReported)))
 	}
 	select {
 	case <-b.w.Exited():

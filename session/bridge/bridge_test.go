@@ -15,8 +15,6 @@ import (
 	"gatehouse/session/jsonrpc"
 	"gatehouse/session/sessiontest"
 	"gatehouse/session/spawn"
-
-	"github.com/rs/zerolog"
 )
 
 // upstream keeps what belongs to no call.
@@ -84,7 +82,7 @@ func started(t testing.TB, worker sessiontest.Func, cfg Config) (*Bridge, *upstr
 		t.Fatal(err)
 	}
 	up := &upstream{}
-	b := New(w, cfg, up, zerolog.Nop())
+	b := New(w, cfg, up, noLog)
 	b.Start()
 	t.Cleanup(func() {
 		b.Stop("test")

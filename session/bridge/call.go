@@ -281,7 +281,7 @@ func (c *Call) Close() {
 	}
 	c.closed = true
 	if c.missed > 0 {
-		b.log.Info().Int("notifications", c.missed).Msg("the client of a call was too slow and missed some")
+		b.log().Info().Int("notifications", c.missed).Msg("the client of a call was too slow and missed some")
 	}
 	c.release()
 	unasked := c.discard()

@@ -66,7 +66,7 @@ func (b *Bridge) message(m *jsonrpc.Message) error {
 func (b *Bridge) response(m *jsonrpc.Message) error {
 	raw := m.IDBytes()
 	if string(raw) == "null" { // an error about no request in particular
-		b.log.Debug().Msg("worker reports an error without an id")
+		b.log().Debug().Msg("worker reports an error without an id")
 		return nil
 	}
 	id, ok := parseID(raw)

@@ -10,8 +10,6 @@ import (
 	"gatehouse/session/jsonrpc"
 	"gatehouse/session/sessiontest"
 	"gatehouse/session/spawn"
-
-	"github.com/rs/zerolog"
 )
 
 // FuzzWorker lets a worker write anything after its handshake, while two calls run:
@@ -46,7 +44,7 @@ func FuzzWorker(f *testing.F) {
 			t.Fatal(err)
 		}
 		up := &upstream{can: CanSample}
-		b := New(w, Config{}, up, zerolog.Nop())
+		b := New(w, Config{}, up, noLog)
 		b.Start()
 		if _, err := b.Handshake(context.Background(), parse(t, initialize)); err != nil {
 			t.Fatal(err)

@@ -75,7 +75,7 @@ func (b *Bridge) unanswered() {
 	}
 	b.doubt.timer = time.AfterFunc(interrupted, b.deaf)
 	b.mu.Unlock()
-	b.log.Warn().Bool("interrupt", b.cfg.Interrupt).Msg("the worker does not answer after a call was given up")
+	b.log().Warn().Bool("interrupt", b.cfg.Interrupt).Msg("the worker does not answer after a call was given up")
 	if b.cfg.Interrupt {
 		b.w.Interrupt()
 	}

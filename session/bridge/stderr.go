@@ -24,7 +24,7 @@ const (
 // block on it. The last part is kept, and what the rate allows is logged, line by
 // line and with control characters escaped. One goroutine uses it.
 type stderrDrain struct {
-	log  zerolog.Logger
+	log  func() *zerolog.Logger
 	now  func() time.Time
 	tail ring
 
@@ -90,7 +90,7 @@ func (d *stderrDrain) flush() {
 		return
 	}
 	d.tokens -= float64(len(d.line))
-	e := d.log.Info()
+	e := d.log().Info()
 	if d.skipped > 0 {
 		e.Int("skipped_bytes", d.skipped)
 		d.skipped = 0

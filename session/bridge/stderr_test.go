@@ -11,7 +11,7 @@ import (
 
 func drained(now func() time.Time, text string) (d *stderrDrain, log string) {
 	var out bytes.Buffer
-	d = &stderrDrain{log: zerolog.New(&out), now: now}
+	d = &stderrDrain{log: logTo(&out), now: now}
 	d.run(strings.NewReader(text))
 	return d, out.String()
 }
@@ -39,7 +39,7 @@ func TestStderrRate(t *testing.T) {
 	clock := time.Unix(0, 0)
 	line := strings.Repeat("x", 1023) + "\n"
 	var out bytes.Buffer
-	d := &stderrDrain{log: zerolog.New(&out), now: func() time.Time { return clock }}
+	d := &stderrDrain{log: logTo(&out), now: func() time.Time { return clock }}
 	d.tokens, d.at = stderrRate, clock
 	d.split([]byte(strings.Repeat(line, 1000)))
 	if n := strings.Count(out.String(), "\n"); n != 64 {
@@ -75,3 +75,11 @@ func TestStderrTail(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// logTo makes a logger that writes to out.
+func logTo(out *bytes.Buffer) func() *zerolog.Logger {
+	l := zerolog.New(out)
+	return func() *zerolog.Logger { return &l }
+}
+
+func noLog() *zerolog.Logger { return new(zerolog.Nop()) }

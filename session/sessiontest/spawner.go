@@ -128,7 +128,8 @@ type worker struct {
 	dead      sync.Once
 	status    spawn.Status // set before exited is closed
 
-	mu    sync.Mutex // guards lease
+	mu    sync.Mutex // guards what follows
+	after func()     // of AfterExit
 	lease time.Time
 }
 
@@ -185,7 +186,24 @@ func (w *worker) run(f Func, p *Process) {
 		break
 	}
 	_, _, _ = p.In.Close(), p.Out.Close(), p.Err.Close()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	close(w.exited)
+	if w.after != nil {
+		go w.after()
+	}
+}
+
+// AfterExit implements spawn.Worker.
+func (w *worker) AfterExit(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-w.exited:
+		go f()
+	default:
+		w.after = f
+	}
 }
 
 func (w *worker) kill() { w.dead.Do(func() { close(w.killed) }) }

@@ -134,10 +134,10 @@ func TestSpawnDeliversAWorker(t *testing.T) {
 	if w.PID() != os.Getpid() || w.UID() != 1000 || w.Account() != "alice" || !w.Lease().Equal(time.UnixMilli(1700000000000)) {
 		t.Errorf("worker is %d %d %q %v", w.PID(), w.UID(), w.Account(), w.Lease())
 	}
-	for _, f := range []*os.File{w.Stdin(), w.Stdout(), w.Stderr(), w.(*worker).PIDFD()} {
-		flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFD, 0)
+	for _, fd := range []uintptr{w.Stdin().Fd(), w.Stdout().Fd(), w.Stderr().Fd(), uintptr(w.(*worker).pidfd.fd)} {
+		flags, err := unix.FcntlInt(fd, unix.F_GETFD, 0)
 		if err != nil || flags&unix.FD_CLOEXEC == 0 {
-			t.Errorf("%s: close-on-exec is not set (%v)", f.Name(), err)
+			t.Errorf("descriptor %d: close-on-exec is not set (%v)", fd, err)
 		}
 	}
 	if _, err := w.Stdin().WriteString("ping\n"); err != nil {

@@ -54,6 +54,9 @@ type Worker interface {
 	Interrupt()
 	// Exited is closed when the worker has ended and its tree is gone.
 	Exited() <-chan struct{}
+	// AfterExit has f called, in a goroutine of its own, once Exited is closed. It is
+	// for whoever would else keep a goroutine waiting, and may be called once.
+	AfterExit(f func())
 	// Status says how the worker ended; valid once Exited is closed.
 	Status() Status
 }

@@ -19,13 +19,15 @@ type worker struct {
 	stdin   *os.File
 	stdout  *os.File
 	stderr  *os.File
-	pidfd   *os.File
+	pidfd   pidfd
 	exited  chan struct{}
 	stop    sync.Once
 
 	mu     sync.Mutex // guards what follows
 	lease  time.Time
 	status Status
+	ended  bool
+	after  func() // of AfterExit
 }
 
 var _ Worker = (*worker)(nil)
@@ -39,10 +41,20 @@ func newWorker(c *Client, f Spawned, fds []int) *worker {
 		c: c, handle: f.Handle,
 		pid: int(f.PID), uid: int(f.UID), account: f.Account, lease: fromMilli(f.Lease),
 		stdin: file(0, "worker stdin"), stdout: file(1, "worker stdout"),
-		stderr: file(2, "worker stderr"), pidfd: file(3, "worker pidfd"),
+		stderr: file(2, "worker stderr"), pidfd: pidfd{fd: fds[3]},
 		exited: make(chan struct{}),
 	}
 }
+
+// pidfd becomes readable when the worker's first process has ended, and can't be used
+// to signal it. It is held until then, without an os.File, which would have the
+// runtime watch it.
+type pidfd struct {
+	fd   int
+	once sync.Once
+}
+
+func (p *pidfd) close() { p.once.Do(func() { unix.Close(p.fd) }) }
 
 func (w *worker) Stdin() *os.File         { return w.stdin }
 func (w *worker) Stdout() *os.File        { return w.stdout }
@@ -52,9 +64,16 @@ func (w *worker) UID() int                { return w.uid }
 func (w *worker) Account() string         { return w.account }
 func (w *worker) Exited() <-chan struct{} { return w.exited }
 
-// PIDFD becomes readable when the worker's first process has ended. It can't be
-// used to signal. It is closed when Exited is.
-func (w *worker) PIDFD() *os.File { return w.pidfd }
+// AfterExit implements Worker.
+func (w *worker) AfterExit(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		go f()
+		return
+	}
+	w.after = f
+}
 
 func (w *worker) Lease() time.Time {
 	w.mu.Lock()
@@ -117,20 +136,24 @@ func (w *worker) Interrupt() {
 
 // discard ends a worker that nobody waits for any more.
 func (w *worker) discard() {
-	w.Stop()
 	w.closeFiles()
+	w.Stop()
 }
 
 func (w *worker) closeFiles() {
-	for _, f := range []*os.File{w.stdin, w.stdout, w.stderr, w.pidfd} {
+	for _, f := range []*os.File{w.stdin, w.stdout, w.stderr} {
 		f.Close()
 	}
+	w.pidfd.close()
 }
 
 func (w *worker) end(s Status) {
+	w.pidfd.close()
 	w.mu.Lock()
-	w.status = s
-	w.mu.Unlock()
-	w.pidfd.Close()
+	defer w.mu.Unlock()
+	w.status, w.ended = s, true
 	close(w.exited)
+	if w.after != nil {
+		go w.after()
+	}
 }

@@ -4,7 +4,7 @@
 set -euo pipefail
 usage() {
   cat <<'HELP'
-usage: scripts/bench.sh [--table NAME] [--rounds N] [--seconds S] [--only WORD,…] [--write PAGE]
+usage: scripts/bench.sh [--table NAME] [--rounds N] [--seconds S] [--only WORD,…] [--write PAGE] [--beside FILE]
        scripts/bench.sh --smoke
        scripts/bench.sh toolsets [--rounds N]
 
@@ -25,6 +25,9 @@ and, as root, with TLS, tokens and the monitor (real accounts).
 
 --only keeps the front ends whose names hold one of the words. --write puts each table
 between its markers into PAGE (docs/performance.md), and the plot of growth beside it.
+--beside measures the calls of further front ends as well; FILE is a JSON list such as
+  [{"name": "mine", "cmd": ["/path/mine", "{port}", "{worker}", "{issuer}", "{audience}"],
+    "url": "http://127.0.0.1:{port}/mcp", "auth": true}]
 --smoke runs every table with tiny numbers, which mean nothing, in less than a minute;
 it fails when a front end answers with an error or leaves a process.
 toolsets measures the tools beside gopls and ripgrep (scripts/bench-toolsets.sh).
@@ -42,7 +45,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     --table) table=$2; shift 2 ;;
     --rounds | --seconds | --only) more+=("$1" "$2"); shift 2 ;;
-    --write) more+=("$1" "$(realpath "$2")"); shift 2 ;;
+    --write | --beside) more+=("$1" "$(realpath "$2")"); shift 2 ;;
     --smoke) table=all fresh=50; more+=(--smoke --rounds 1 --seconds 0.1); shift ;;
     -h | --help) usage; exit 0 ;;
     *) usage >&2; exit 2 ;;

@@ -29,18 +29,50 @@ func measureChurn(o *options) (figures, error) {
 		if err := c.open(); err != nil {
 			return err
 		}
-		if err := c.call(id); err != nil {
-			return err
-		}
-		if r, ok := c.(*rawClient); ok {
-			return r.end()
-		}
-		return c.close()
+		return callAndEnd(c, id)
 	}
 	if err := patiently(o.patience, func() error { return life(clients[0], 1) }); err != nil {
 		return nil, err
 	}
 	return repeat(o, clients, life).figures(), nil
+}
+
+// callAndEnd ends a session after one call and keeps the connection.
+func callAndEnd(c client, id int64) error {
+	if err := c.call(id); err != nil {
+		return err
+	}
+	if r, ok := c.(*rawClient); ok {
+		return r.end()
+	}
+	return c.close()
+}
+
+// restBetween is how long a client waits before it opens its next session.
+const restBetween = 100 * time.Millisecond
+
+// measureOpen opens one session after the other and times nothing but the opening.
+func measureOpen(o *options) (figures, error) {
+	o.clients = 1
+	clients, err := openClients(o)
+	if err != nil {
+		return nil, err
+	}
+	c := clients[0]
+	var opened []time.Duration
+	for end := time.Now().Add(o.duration); time.Now().Before(end) || len(opened) == 0; {
+		if err := callAndEnd(c, 2); err != nil {
+			return nil, err
+		}
+		time.Sleep(restBetween)
+		start := time.Now()
+		if err := c.open(); err != nil {
+			return nil, err
+		}
+		opened = append(opened, time.Since(start))
+	}
+	slices.Sort(opened)
+	return figures{"n": len(opened), "open_p50_us": quantile(opened, .5), "errors": 0}, closeClients(clients)
 }
 
 // run is a time of load.

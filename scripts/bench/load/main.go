@@ -7,6 +7,7 @@
 //
 //	calls   tools/call by -c clients: CPU a call, latencies, calls a second
 //	churn   open a session, call once, DELETE, again and again
+//	open    latency of opening a session, one at a time with rests between
 //	tokens  CPU and latency of a call with a remembered token and with one of -fresh-file
 //	idle    memory of -c idle sessions with a connection of -kind
 //	crowd   latency of calls beside none and beside -n idle sessions; how the opening of those went
@@ -52,7 +53,7 @@ type options struct {
 type figures map[string]any
 
 var measures = map[string]func(*options) (figures, error){
-	"calls": measureCalls, "churn": measureChurn, "tokens": measureTokens,
+	"calls": measureCalls, "churn": measureChurn, "open": measureOpen, "tokens": measureTokens,
 	"idle": measureIdle, "crowd": measureCrowd, "left": measureLeft,
 	"streams": measureStreams, "large": measureLarge, "slow": measureSlow,
 }
@@ -61,7 +62,7 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("load: ")
 	if len(os.Args) < 2 || measures[os.Args[1]] == nil {
-		log.Fatal("usage: load calls|churn|tokens|idle|crowd|left|streams|large|slow OPTIONS…")
+		log.Fatal("usage: load calls|churn|open|tokens|idle|crowd|left|streams|large|slow OPTIONS…")
 	}
 	o, err := parse(os.Args[2:])
 	if err != nil {

@@ -38,6 +38,7 @@ def arguments():
     ap.add_argument("--table", choices=[*TABLES, "all"], default="calls")
     ap.add_argument("--only", default="")
     ap.add_argument("--write", default="")
+    ap.add_argument("--beside", default="")
     ap.add_argument("--smoke", action="store_true")
     return ap.parse_args()
 
@@ -58,7 +59,7 @@ def main():
             began = time.monotonic()
             parts = [report.taken(bench)]
             print(f"\n{name}\n\n{parts[0]}", flush=True)
-            more = {"growth": {"drawing": a.write and a.write.removesuffix(".md") + "-growth.svg"}, "rivals": {"cache": a.cache}}.get(name, {})
+            more = {"calls": {"beside": world.foreign(a.beside) if a.beside else []}, "growth": {"drawing": a.write and a.write.removesuffix(".md") + "-growth.svg"}, "rivals": {"cache": a.cache}}.get(name, {})
             for part in TABLES[name](bench, world, only, **more):
                 print(part, flush=True)
                 parts.append(part)

@@ -52,18 +52,21 @@ def ratio_row(got, label, a, b, limit):
     return [label, *(f"{ratio(key):.2f}" for key in ("F/N c1", "F/N c32", "L1", "K")), limit]
 
 
-def run(bench, world, only):
+def run(bench, world, only, beside):
     floor, plain_floor = "floor, best, RS256 + TLS", "floor, best, no token"
     monitor, modern = world.monitor(), world.monitor("the same, modern era", worker=("-era", "modern"), load=("-modern",))
     down = world.monitor("the same, modern client, legacy worker", load=("-modern",))
     up = world.monitor("the same, legacy client, modern worker", worker=("-era", "modern"))
     cases = only([world.null(), world.floor("floor, simple, RS256", simple=True), world.floor(plain_floor, tokens=False),
-                  world.floor("floor, best, RS256"), world.floor(floor, tls=True), world.loopback(), world.shared_account(), monitor, modern, down, up])
+                  world.floor("floor, best, RS256"), world.floor(floor, tls=True), world.loopback(), world.shared_account(), monitor, modern, down, up, *beside])
     got = measure_all(bench, cases)
     yield figures_table(got)
     most = "F/N ≤ 1.25, L1 ≤ 1.15, K ≥ 0.85"
     ratios = [("monitor : best floor, RS256 + TLS", monitor.name, floor, most), ("loopback : best floor, no token", "gatehouse, loopback", plain_floor, most),
               ("modern era : legacy era", modern.name, monitor.name, "F/N ≤ 1.15"),
               ("modern client, legacy worker : modern era", down.name, modern.name, "F/N ≤ 1.25"),
-              ("legacy client, modern worker : legacy era", up.name, monitor.name, "F/N ≤ 1.25")]
-    yield table(["ratio", "F/N c1", "F/N c32", "L1", "K", "wanted"], [ratio_row(got, *r) for r in ratios if r[1] in got and r[2] in got])
+              ("legacy client, modern worker : legacy era", up.name, monitor.name, "F/N ≤ 1.25"),
+              *(("monitor : " + c.name, monitor.name, c.name, most) if c.url.startswith("https") else
+                ("loopback : " + c.name, "gatehouse, loopback", c.name, most) for c in beside)]
+    if rows := [ratio_row(got, *r) for r in ratios if r[1] in got and r[2] in got]:
+        yield table(["ratio", "F/N c1", "F/N c32", "L1", "K", "wanted"], rows)

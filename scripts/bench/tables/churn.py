@@ -2,19 +2,25 @@
 from front import Case
 from report import column, median, table
 
+SLOW = "200ms"              # what many a worker on Node.js or Python takes to start, at least
+WARM = {"MCP_WARM_WORKERS": "4"}
 
 def run(bench, world, only):
+    yield churn(bench, world, only)
+    yield slow_start(bench, world)
+
+
+def churn(bench, world, only):
     bare = Case("fork, exec, handshake and call alone", ())
     cases = [bare, *only([world.floor("floor, best, no token", tokens=False), world.floor("floor, best, RS256 + TLS", tls=True),
-                          world.loopback(), world.shared_account(), world.monitor()])]
-    if world.has_setting("MCP_WARM_WORKERS"):
-        cases.append(world.monitor("the same, 4 warm workers", more={"MCP_WARM_WORKERS": "4"}))
+                          world.loopback(), world.shared_account(), world.monitor(), world.monitor("the same, 4 warm workers", more=WARM)])]
 
     def measure(case):
         if case is bare:
-            return bench.load("churn", 0, "-mode", "stdio", "-cmd", f"{bench.bin}/worker", "-c", 4)
+            worker = ("-mode", "stdio", "-cmd", f"{bench.bin}/worker")
+            return bench.load("churn", 0, *worker, "-c", 4) | bench.load("open", 0, *worker)
         with bench.front(case) as front:
-            return front.load("churn", 0, "-c", 4)
+            return front.load("churn", 0, "-c", 4) | front.load("open", 0)
 
     got = bench.interleaved(cases, measure)
     rows = []
@@ -22,5 +28,16 @@ def run(bench, world, only):
         rs = got[case.name]
         slower = median([b["rps"] / r["rps"] for b, r in zip(got[bare.name], rs)])
         cpu = "–" if case is bare else f"{column(rs, 'front_us'):.0f}"
-        rows.append([case.name, cpu, f"{column(rs, 'rps'):.0f}", f"{column(rs, 'p50_us') / 1000:.1f}", f"{slower:.2f}"])
-    yield table(["front end", "CPU a session µs", "sessions a second", "median life ms", "bare : this"], rows)
+        rows.append([case.name, cpu, f"{column(rs, 'rps'):.0f}", f"{slower:.2f}", f"{column(rs, 'open_p50_us') / 1000:.1f}"])
+    return table(["front end", "CPU a session µs", "sessions a second, 4 clients", "alone : this", "opening by one client ms"], rows)
+
+
+def slow_start(bench, world):
+    cases = [world.monitor(worker=("-start", SLOW)), world.monitor("the same, 4 warm workers", worker=("-start", SLOW), more=WARM)]
+
+    def measure(case):
+        with bench.front(case) as front:
+            return front.load("open", 0)
+
+    got = bench.interleaved(cases, measure)
+    return table([f"a worker that takes {SLOW} to start", "opening by one client ms"], [[c.name, f"{column(got[c.name], 'open_p50_us') / 1000:.1f}"] for c in cases])

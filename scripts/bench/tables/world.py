@@ -1,7 +1,6 @@
 """The front ends that are measured: gatehouse in its ways of running, the null handler and the floors."""
 import json
 import os
-import subprocess
 from dataclasses import dataclass
 
 from front import Case
@@ -41,6 +40,13 @@ class World:
         url = "https://127.0.0.1:{port}/mcp" if tls else Case.url
         return Case(name, tuple(cmd), url, self.tokens("http") if tokens else "")
 
+    def foreign(self, file):
+        """Front ends of somebody else's, from a JSON list of {"name", "cmd", "url", "auth"}."""
+        with open(file) as f:
+            listed = json.load(f)
+        fill = lambda s: s.replace("{worker}", f"{self.bin}/worker").replace("{issuer}", self.plain).replace("{audience}", self.audience)
+        return [Case(c["name"], tuple(map(fill, c["cmd"])), c.get("url", Case.url), self.tokens("http") if c.get("auth") else "") for c in listed]
+
     def loopback(self, name="gatehouse, loopback", **more):
         return self._gatehouse(name, "http://localhost:{port}/mcp", "", {"MCP_MODE": "loopback"}, **more)
 
@@ -64,7 +70,3 @@ class World:
         env = {"MCP_PORT": "{port}", "MCP_MAX_SESSIONS": "1100", "MCP_STATE_DIR": self.state,
                "MCP_WORKER_COMMAND": json.dumps([f"{self.bin}/worker", *worker]), **settings, **(more or {})}
         return Case(name, (f"{self.bin}/gatehouse", "serve"), url, tokens, env, tuple(load))
-
-    def has_setting(self, name):
-        r = subprocess.run([f"{self.bin}/gatehouse", "config-docs"], capture_output=True, text=True, check=True)
-        return f"`{name}`" in r.stdout

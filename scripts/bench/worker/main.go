@@ -1,11 +1,12 @@
 // Command worker is the smallest stdio MCP server that a benchmark can stand
 // behind a front end, in either era of the protocol:
 //
-//	worker [-era legacy|modern] [-notify 1s]
+//	worker [-era legacy|modern] [-notify 1s] [-start 200ms]
 //
 // Its tools are echo, blob (a result of so many bytes) and flood (as many bytes of
 // notifications before the result). With -notify it sends one more notification each
-// interval, once a client is there.
+// interval, once a client is there. With -start it takes its time before it reads, as
+// a worker that loads much does.
 package main
 
 import (
@@ -42,7 +43,9 @@ type worker struct {
 func main() {
 	era := flag.String("era", "legacy", "legacy or modern: what it speaks; the other is refused")
 	notify := flag.Duration("notify", 0, "how often to send a notification; 0: never")
+	start := flag.Duration("start", 0, "how long it takes to start")
 	flag.Parse()
+	time.Sleep(*start)
 	w := &worker{modern: *era == "modern", out: bufio.NewWriterSize(os.Stdout, 64<<10)}
 	if err := w.serve(bufio.NewReaderSize(os.Stdin, 64<<10), *notify); err != nil {
 		fmt.Fprintln(os.Stderr, "worker:", err)

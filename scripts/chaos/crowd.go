@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -35,6 +37,9 @@ func crowd(w *world) error {
 			}
 		})
 	}
+	quiet := newTrial(w, "quiet", "a comment every 15 s on a quiet stream")
+	quiet.want(quiet.enter(), "no session")
+	comments := quiet.comments()
 	all.Wait()
 	close(clients)
 	if len(t.faults) > 0 || t.counts["opened"] != crowdSize {
@@ -54,17 +59,46 @@ func crowd(w *world) error {
 		if err != nil {
 			return err
 		}
+		if quiet.session != "" && len(comments) == 2 { // the first comes at once
+			<-comments
+			d := (<-comments).Sub(quiet.began)
+			quiet.want(d > 14*time.Second && d < 17*time.Second, "the second comment came after %v", d)
+			quiet.delete()
+			quiet.leave()
+		}
 		took := time.Since(left)
 		switch {
 		case len(list) == 0:
 			if _, err := w.measure(); err != nil { // a zombie or a worker that is left
 				return err
 			}
+			quiet.want(quiet.session == "", "there was none")
 			fmt.Printf("ok    %d sessions that nobody ended were gone %v after the last was left; no zombie\n", crowdSize, took.Round(100*time.Millisecond))
-			return w.stop()
+			return firstOf(verdict([]*trial{quiet}), w.stop())
 		case took > everyoneOut, took > streamGone && len(list) > crowdSize/2:
 			return fmt.Errorf("%d sessions are left after %v", len(list), took)
 		}
 		time.Sleep(250 * time.Millisecond)
 	}
+}
+
+// comments opens a GET stream and returns when its comments come.
+func (t *trial) comments() <-chan time.Time {
+	ctx, cancel := context.WithCancel(context.Background())
+	t.drop = cancel
+	t.began = time.Now()
+	out := make(chan time.Time, 16)
+	resp, err := t.request(ctx, "GET", "")
+	if t.want(err == nil, "%v", err); err != nil {
+		return out
+	}
+	t.streams.Go(func() {
+		defer resp.Body.Close()
+		for in := bufio.NewScanner(resp.Body); in.Scan(); {
+			if in.Text() == ":" {
+				out <- time.Now()
+			}
+		}
+	})
+	return out
 }

@@ -4,13 +4,16 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 )
 
 // few has few places, keeps nothing of streams, and lets nobody's silence count.
 const few = `run_as: shared-account
-limits: {max_sessions: 4, max_sessions_per_principal: 2}
+limits: {max_sessions: 4, max_sessions_per_principal: 2, spawn_rate: 0.5, spawn_burst: 6}
 lifetime: {probe_interval: 1s, probe_timeout: 1s, reap_on_failed_probe: false, stream_loss_grace: none, reaper_interval: 500ms, replay_events: 0}`
 
 // fewPlaces tries one after the other what depends on who has a place.
@@ -21,12 +24,12 @@ func fewPlaces(w *world) error {
 		{"when all have a stream: sessionLimit", (*trial).inUse},
 		{"beyond all places: sessionLimit", (*trial).full},
 		{"without replay no event has an id", (*trial).noIDs},
+		{"too many starts of one principal: 429", (*trial).bucket},
+		{"settings that cannot work together are refused, and named", (*trial).refused},
 		{"pings that nobody answers end nothing when that is the policy", (*trial).patient},
 		{"a client that does not read is cut off, and holds nobody up", (*trial).unread},
 	} {
-		t := &trial{client: newClient(w, &tally{counts: map[string]int{}}, 7, len(list)), name: p.name}
-		t.user = fmt.Sprintf("user-%d", len(list))
-		t.token = w.mint(t.user, time.Hour)
+		t := newTrial(w, fmt.Sprintf("user-%d", len(list)), p.name)
 		list = append(list, t)
 		t.want(t.enter(), "no session")
 		if t.err == nil {
@@ -36,6 +39,32 @@ func fewPlaces(w *world) error {
 		end(w, t.user, t.user+"-other", "user-a", "user-b")
 	}
 	return firstOf(verdict(list), w.stop())
+}
+
+// bucket starts one worker after the other, until that is too many.
+func (t *trial) bucket() {
+	for range 12 {
+		t.delete()
+		resp, err := t.request(context.Background(), "POST", initialize)
+		if t.want(err == nil, "%v", err); err != nil {
+			return
+		}
+		resp.Body.Close()
+		if t.session = resp.Header.Get("Mcp-Session-Id"); resp.StatusCode == 429 {
+			t.want(resp.Header.Get("Retry-After") != "", "no Retry-After")
+			return
+		}
+	}
+	t.want(false, "never refused")
+}
+
+// refused has the program look at a configuration whose times contradict each other.
+func (t *trial) refused() {
+	file := filepath.Join(t.w.dir, "contradiction.yaml")
+	text := strings.Replace(t.w.text, "probe_interval: 1s", "idle_timeout: 30s, probe_interval: 5m", 1)
+	t.want(text != t.w.text && os.WriteFile(file, []byte(text), 0o600) == nil, "no configuration")
+	out, err := exec.Command(filepath.Join(t.w.bin, "gatehouse"), "serve", "--config", file).CombinedOutput()
+	t.want(err != nil && strings.Contains(string(out), "lifetime.probe_interval (MCP_PROBE_INTERVAL) is 5m and lifetime.idle_timeout (MCP_IDLE_TIMEOUT) is 30s"), "%v, %s", err, out)
 }
 
 // end ends the sessions of users and waits until they are gone.
@@ -51,9 +80,7 @@ func end(w *world, users ...string) {
 
 // beside is another session of a user.
 func (t *trial) beside(user string) *trial {
-	o := &trial{client: newClient(t.w, t.t, 8, 0), name: t.name}
-	o.user = user
-	o.token = t.w.mint(user, time.Hour)
+	o := newTrial(t.w, user, t.name)
 	o.want(o.enter(), "no session for %s", user)
 	return o
 }

@@ -108,14 +108,37 @@ func shortly(w *world) error {
 	if err := sideBySide(w, []promise{{"a session lives through reloads, and a bad file changes nothing", (*trial).reloads}}); err != nil {
 		return err
 	}
+	if err := frozen(w); err != nil {
+		return err
+	}
 	return stopping(w)
+}
+
+// frozen stops the front end for longer than sessions may be quiet. That ends nobody,
+// for time is counted in passes that ran; but a credential's time goes on, and the
+// monitor holds it.
+func frozen(w *world) error {
+	t := newTrial(w, "patient", "a front end that stands still ends nobody, and keeps no worker beyond its lease")
+	t.want(t.enter(), "no session")
+	brief := t.another("brief")
+	brief.token = w.mint(brief.user, 3*time.Second)
+	brief.want(brief.enter(), "no session")
+	front := w.front()
+	t.want(front != 0 && syscall.Kill(front, syscall.SIGSTOP) == nil, "no front end to stop")
+	time.Sleep(9 * time.Second)
+	t.want(!brief.there(), "the worker outlives its lease")
+	syscall.Kill(front, syscall.SIGCONT)
+	time.Sleep(4 * time.Second)
+	t.want(t.there(), "ended for the time that the front end stood still")
+	t.ends(1, 5)
+	t.err = firstOf(t.err, brief.err)
+	return verdict([]*trial{t})
 }
 
 // stopping: SIGTERM lets a running call finish, turns readiness false, refuses new
 // sessions, and ends with 0.
 func stopping(w *world) error {
-	t := &trial{client: newClient(w, &tally{counts: map[string]int{}}, 2, 0)}
-	t.token = w.mint(t.user, time.Hour)
+	t := newTrial(w, "last", "")
 	t.want(t.enter(), "no session")
 	answer := make(chan string, 1)
 	go func() { _, body := t.post(toolCall(1, "slow", "in time", 2000)); answer <- body }()
@@ -135,8 +158,7 @@ func stopping(w *world) error {
 
 // briefly: a session ends at its time, however busy it is; and what is traced.
 func briefly(w *world) error {
-	t := &trial{client: newClient(w, &tally{counts: map[string]int{}}, 4, 0), name: "the longest life of a session"}
-	t.token = w.mint(t.user, time.Hour)
+	t := newTrial(w, "busy", "the longest life of a session")
 	t.want(t.enter(), "no session")
 	t.get("", t.answer)
 	go t.post(toolCall(1, "slow", "x", 20000))

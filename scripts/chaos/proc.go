@@ -139,15 +139,20 @@ func (w *world) groups() (n int) {
 
 var workerGroup = regexp.MustCompile(`^w[0-9]+$`)
 
+// front is the process id of the front end; 0: there is none.
+func (w *world) front() (pid int) {
+	for _, p := range w.processes() {
+		if len(p.argv) > 1 && p.argv[1] == "front" {
+			pid = p.pid
+		}
+	}
+	return pid
+}
+
 // goroutines has the idle front end show its goroutines, which ends it; the monitor
 // starts another.
 func (w *world) goroutines() (int, error) {
-	front := 0
-	for _, p := range w.processes() {
-		if len(p.argv) > 1 && p.argv[1] == "front" {
-			front = p.pid
-		}
-	}
+	front := w.front()
 	if front == 0 {
 		return 0, errors.New("no front end")
 	}

@@ -29,6 +29,8 @@ var promises = []promise{
 	{"a worker that dies answers its calls at once", (*trial).dies},
 	{"the newest stream wins", (*trial).replaced},
 	{"a lost stream is given back", (*trial).replays},
+	{"what came after the server closed a stream is given to the next one", (*trial).closed},
+	{"what waits for a client without a stream is bounded, and the gap is logged", (*trial).away},
 	{"the rest of a call whose connection broke", (*trial).polls},
 	{"an operator ends it", (*trial).operated},
 	{"a tree that wants to stay goes with its session", (*trial).forks},
@@ -147,7 +149,7 @@ func (t *trial) rubbish() {
 func (t *trial) dies() {
 	start := time.Now()
 	_, body := t.post(toolCall(7, "die", "x", 500))
-	t.want(strings.Contains(body, `"kind":"sessionGone"`) && strings.Contains(body, `"id":7`) && time.Since(start) < 2*time.Second, "after %v: %s", time.Since(start), body)
+	t.want(strings.Contains(body, `"kind":"sessionGone"`) && strings.Contains(body, `"id":7`) && time.Since(start) < 3*time.Second, "after %v: %s", time.Since(start), body)
 	status, _ := t.post(toolCall(8, "echo", "x", 0))
 	t.want(status == 404, "then %d", status)
 }
@@ -200,6 +202,46 @@ func (t *trial) replays() {
 	mu.Lock()
 	defer mu.Unlock()
 	t.want(len(ids) == 6 && ids[3] == ids[1] && ids[4] == ids[2], "got %q", ids)
+}
+
+func (t *trial) closed() {
+	o := t.another(t.user + "-short")
+	o.token = t.w.mint(o.user, 2*time.Second)
+	o.want(o.enter(), "no session")
+	var got []string
+	o.get("", func(id, data string) {
+		if strings.Contains(data, "list_changed") {
+			got = append(got, id)
+		}
+	})
+	o.post(toolCall(1, "changed", "x", 0))
+	o.streams.Wait() // until the token's end
+	if t.want(o.err == nil && len(got) == 1, "%d messages before the end, %v", len(got), o.err); t.err != nil {
+		return
+	}
+	o.token = t.w.mint(o.user, time.Hour)
+	o.post(toolCall(2, "changed", "x", 0))
+	more := make(chan string, 8)
+	o.get(got[0], func(id, _ string) { more <- id })
+	time.Sleep(time.Second)
+	t.want(len(more) == 1, "%d messages, not the one that was missed", len(more))
+	o.leave()
+}
+
+func (t *trial) away() {
+	for i := range 300 {
+		status, body := t.post(toolCall(i, "changed", "x", 0))
+		t.want(status == 200, "%d %s", status, body)
+	}
+	got := make(chan string, 400)
+	t.get("", func(_, data string) {
+		if data != "" { // with which the stream begins
+			got <- data
+		}
+	})
+	time.Sleep(time.Second)
+	t.want(len(got) == 256, "%d messages waited, not 256", len(got))
+	t.want(t.w.logged("the client was away too long and missed some"), "the log does not say so")
 }
 
 func (t *trial) polls() {

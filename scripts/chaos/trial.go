@@ -16,8 +16,17 @@ import (
 // trial is one promise, kept or broken in real time.
 type trial struct {
 	*client
-	name string
-	err  error
+	name  string
+	err   error
+	began time.Time // of what is timed
+}
+
+// newTrial is a trial of a user.
+func newTrial(w *world, user, name string) *trial {
+	t := &trial{client: newClient(w, &tally{counts: map[string]int{}}, 7, 0), name: name}
+	t.user = user
+	t.token = w.mint(user, time.Hour)
+	return t
 }
 
 // want notes the first thing that is wrong.

@@ -3,11 +3,13 @@
 // then found in a cache. A yardstick for scripts/bench.sh and no product: it has
 // no limits, no era, no monitor, and forgets to reap.
 //
-//	floor -addr ADDR -worker FILE [-issuer URL -aud AUDIENCE] [-tls] [-simple]
+//	floor -addr ADDR -worker FILE [-issuer URL -aud AUDIENCE] [-tls] [-simple] [-setsid]
 //
 // -simple relays by encoding/json maps, as one would write it first. Without it
 // one pass over the envelope splices the id, buffers are pooled, and the
-// handler that waits reads the worker's pipe itself.
+// handler that waits reads the worker's pipe itself. -setsid gives each worker a
+// session of its own, as gatehouse does: Linux then shares the processor out between
+// front end and worker (sched_autogroup) and not between their threads.
 package main
 
 import (
@@ -28,6 +30,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -53,6 +56,7 @@ type session struct {
 type front struct {
 	worker   string
 	simple   bool
+	setsid   bool
 	verifier *oidc.IDTokenVerifier
 	mu       sync.RWMutex
 	cache    map[[32]byte]entry
@@ -71,8 +75,9 @@ func main() {
 	aud := flag.String("aud", "", "their audience")
 	useTLS := flag.Bool("tls", false, "serve TLS with a certificate made now")
 	simple := flag.Bool("simple", false, "relay by maps")
+	setsid := flag.Bool("setsid", false, "give each worker a session of its own")
 	flag.Parse()
-	f := &front{worker: *worker, simple: *simple, cache: map[[32]byte]entry{}}
+	f := &front{worker: *worker, simple: *simple, setsid: *setsid, cache: map[[32]byte]entry{}}
 	if *issuer != "" {
 		p, err := oidc.NewProvider(context.Background(), *issuer)
 		if err != nil {
@@ -194,6 +199,7 @@ func (f *front) session(w http.ResponseWriter, sid, sub string) (*session, int) 
 		return x.(*session), 0
 	}
 	cmd := exec.Command(f.worker)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: f.setsid}
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
 	if err1 != nil || err2 != nil || cmd.Start() != nil {

@@ -54,15 +54,18 @@ def ratio_row(got, label, a, b, limit):
 
 def run(bench, world, only, beside):
     floor, plain_floor = "floor, best, RS256 + TLS", "floor, best, no token"
+    apart = floor + ", worker in a session of its own"
     monitor, modern = world.monitor(), world.monitor("the same, modern era", worker=("-era", "modern"), load=("-modern",))
     down = world.monitor("the same, modern client, legacy worker", load=("-modern",))
     up = world.monitor("the same, legacy client, modern worker", worker=("-era", "modern"))
     cases = only([world.null(), world.floor("floor, simple, RS256", simple=True), world.floor(plain_floor, tokens=False),
-                  world.floor("floor, best, RS256"), world.floor(floor, tls=True), world.loopback(), world.shared_account(), monitor, modern, down, up, *beside])
+                  world.floor("floor, best, RS256"), world.floor(floor, tls=True), world.floor(apart, tls=True, setsid=True),
+                  world.loopback(), world.shared_account(), monitor, modern, down, up, *beside])
     got = measure_all(bench, cases)
     yield figures_table(got)
     most = "F/N ≤ 1.25, L1 ≤ 1.15, K ≥ 0.85"
-    ratios = [("monitor : best floor, RS256 + TLS", monitor.name, floor, most), ("loopback : best floor, no token", "gatehouse, loopback", plain_floor, most),
+    ratios = [("monitor : best floor, RS256 + TLS", monitor.name, floor, most), ("monitor : the same, worker in a session of its own", monitor.name, apart, "for comparison"),
+              ("loopback : best floor, no token", "gatehouse, loopback", plain_floor, most),
               ("modern era : legacy era", modern.name, monitor.name, "F/N ≤ 1.15"),
               ("modern client, legacy worker : modern era", down.name, modern.name, "F/N ≤ 1.25"),
               ("legacy client, modern worker : legacy era", up.name, monitor.name, "F/N ≤ 1.25"),

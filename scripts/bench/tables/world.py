@@ -32,11 +32,11 @@ class World:
         url = "https://127.0.0.1:{port}/mcp" if tls else Case.url
         return Case("null net/http handler" + (", TLS" if tls else ""), tuple(cmd), url)
 
-    def floor(self, name, tokens=True, tls=False, simple=False):
+    def floor(self, name, tokens=True, tls=False, simple=False, setsid=False):
         cmd = [f"{self.bin}/floor", "-addr", "127.0.0.1:{port}", "-worker", f"{self.bin}/worker"]
         if tokens:
             cmd += ["-issuer", self.plain, "-aud", self.audience]
-        cmd += ["-tls"] * tls + ["-simple"] * simple
+        cmd += ["-tls"] * tls + ["-simple"] * simple + ["-setsid"] * setsid
         url = "https://127.0.0.1:{port}/mcp" if tls else Case.url
         return Case(name, tuple(cmd), url, self.tokens("http") if tokens else "")
 

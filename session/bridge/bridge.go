@@ -212,8 +212,8 @@ func (b *Bridge) Start() {
 func (b *Bridge) Limit(calls int, request time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.cfg.MaxCalls, b.cfg.RequestTimeout = calls, request
-	b.cfg = b.cfg.withDefaults()
+	c := Config{MaxCalls: calls, RequestTimeout: request}.withDefaults()
+	b.cfg.MaxCalls, b.cfg.RequestTimeout = c.MaxCalls, c.RequestTimeout // and no more: the others are read without mu
 }
 
 // Stop ends the worker. It returns at once and may be repeated; reason is for the

@@ -30,8 +30,8 @@ func methodsOf(tn *types.TypeName, snap *program.Snapshot) []Method {
 	var out []Method
 	for _, sel := range typeutil.IntuitiveMethodSet(t, nil) {
 		f, ok := sel.Obj().(*types.Func)
-		if !ok {
-			continue
+		if !ok || !f.Exported() && f.Pkg() != tn.Pkg() {
+			continue // what another package keeps to itself can't be called through this type
 		}
 		m := Method{Name: f.Name(), Position: snap.Position(f.Pos())}
 		if !f.Pos().IsValid() {
@@ -43,7 +43,7 @@ func methodsOf(tn *types.TypeName, snap *program.Snapshot) []Method {
 			_, m.Pointer = types.Unalias(r.Type()).(*types.Pointer)
 		}
 		m.Signature = f.Name() + strings.TrimPrefix(types.TypeString(sig, qual), "func")
-		if len(sel.Index()) > 1 {
+		if len(sel.Index()) > 1 || embeddedInterface(tn, f) {
 			m.From = origin(f, qual)
 		}
 		out = append(out, m)
@@ -61,6 +61,21 @@ func methodsOf(tn *types.TypeName, snap *program.Snapshot) []Method {
 		return strings.Compare(a.Name, b.Name)
 	})
 	return out
+}
+
+// embeddedInterface reports whether a method of an interface comes from one that
+// is embedded in it.
+func embeddedInterface(tn *types.TypeName, f *types.Func) bool {
+	it, ok := tn.Type().Underlying().(*types.Interface)
+	if !ok {
+		return false
+	}
+	for m := range it.ExplicitMethods() {
+		if m.Id() == f.Id() {
+			return false
+		}
+	}
+	return true
 }
 
 // origin names the type that declares a method.

@@ -29,6 +29,36 @@ func TestOtherRepositories(t *testing.T) {
 			t.Errorf("lost %v, %v", lost, err)
 		}
 	})
+	t.Run("submodule", func(t *testing.T) {
+		w := newWorld(t)
+		seed := filepath.Join(t.TempDir(), "more")
+		w.git("", "clone", "--quiet", w.repo, seed)
+		link := w.git(seed, "rev-parse", "HEAD")
+		write(t, seed, ".gitmodules", "[submodule \"sub\"]\n\tpath = sub\n\turl = ext::sh -c true\n")
+		w.git(seed, "add", ".gitmodules")
+		w.git(seed, "update-index", "--add", "--cacheinfo", "160000,"+link+",sub")
+		w.git(seed, "commit", "--quiet", "-m", "Add a submodule")
+		w.git(seed, "push", "--quiet", "origin", "HEAD:refs/heads/main")
+		v := w.view("alice")
+		if ch, err := v.Changes(t.Context()); err != nil || len(ch) != 0 {
+			t.Errorf("changes at first: %v, %v", ch, err)
+		}
+		if in, err := os.ReadDir(filepath.Join(v.Dir, "sub")); err != nil || len(in) != 0 {
+			t.Errorf("in the submodule's folder: %v, %v", in, err)
+		}
+		v.edit(t, "a.go", "return 1", "return 11")
+		if _, err := v.Commit(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.git(w.repo, "ls-tree", "main", "sub"); got != "160000 commit "+link+"\tsub" {
+			t.Errorf("the submodule is now %q", got)
+		}
+		if err := v.WriteFile(t.Context(), "sub/x.txt", []byte("x")); err == nil {
+			if _, err := v.Commit(t.Context(), ""); err == nil && w.git(w.repo, "ls-tree", "main", "sub") != "160000 commit "+link+"\tsub" {
+				t.Error("a file in the submodule's folder replaced the submodule")
+			}
+		}
+	})
 	t.Run("with a working tree", func(t *testing.T) {
 		w := newWorld(t)
 		clone := filepath.Join(t.TempDir(), "clone")

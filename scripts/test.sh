@@ -108,6 +108,10 @@ stage_chaos_long() { scripts/test-chaos.sh --minutes "${CHAOS_MINUTES:-30}"; }
 stage_toolsets() {
   if am_root; then scripts/test-toolsets.sh; else say "SKIPPED: needs root (several accounts)"; fi
 }
+# Arguments made to break each of the tools, so many seconds for each.
+random_arguments() { GATEHOUSE_FUZZ_SECONDS=$1 go test -count=1 -timeout 2h -run '^TestRandomArguments$' ./cmd/gatehouse-worker; }
+stage_arguments() { random_arguments 3; }
+stage_arguments_long() { random_arguments 60; }
 stage_keycloak() { scripts/test-keycloak.sh; }
 stage_newcomer() {
   if am_root; then scripts/test-newcomer.sh; else say "SKIPPED: needs root (makes an account to be a newcomer)"; fi
@@ -119,8 +123,8 @@ stage_identity() {
 
 fast=(tools build format vet layout unit)
 full=(tools build format vet layout staticcheck vulnerabilities shellcheck race tls identity conformance workers
-  clients keycloak newcomer toolsets bench lifetime lifetime_clients chaos all_clients client_grid all_clients_keycloak)
-soak=(tools build fuzz_long chaos_long)
+  clients keycloak newcomer toolsets arguments bench lifetime lifetime_clients chaos all_clients client_grid all_clients_keycloak)
+soak=(tools build fuzz_long arguments_long chaos_long)
 declare -n stages=$level
 if [ "${1:-}" = --list ]; then printf '%s\n' "${stages[@]}"; exit 0; fi
 known=("${stages[@]}")

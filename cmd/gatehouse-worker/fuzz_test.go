@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"io/fs"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -72,35 +72,27 @@ func randomArgs(r *rand.Rand, t *toolsets.Tool) []byte {
 	return raw
 }
 
-// accounts are files that the machine's own programs write at any time.
-var accounts = func() map[string]bool {
-	out := map[string]bool{}
-	for _, n := range []string{"passwd", "group", "shadow", "gshadow", "subuid", "subgid"} {
-		out["/etc/"+n], out["/etc/"+n+"-"], out["/etc/"+n+".lock"] = true, true, true
-	}
-	out["/etc/.pwd.lock"] = true
-	return out
-}()
-
-// snapshot is every file below the given folders, with size and time.
-func snapshot(t *testing.T, dirs ...string) map[string]string {
+// watchedBench opens a session whose home, temporary folder and working folder are
+// its own, and watches these, /etc and what of the shared repository no commit
+// writes.
+func watchedBench(t *testing.T) (*toolsettest.Bench, *watch) {
 	t.Helper()
-	out := map[string]string{}
-	for _, dir := range dirs {
-		err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || accounts[name] {
-				return nil
-			}
-			if fi, err := d.Info(); err == nil {
-				out[name] = fi.ModTime().String() + " " + fi.Mode().String()
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+	out, err := exec.Command("go", "env", "GOCACHE", "GOMODCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return out
+	caches := strings.Fields(string(out))
+	t.Setenv("GOCACHE", caches[0])
+	t.Setenv("GOMODCACHE", caches[1])
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("TMPDIR", t.TempDir())
+	t.Chdir(t.TempDir())
+	b := toolsettest.New(t, module, sets)
+	b.OK("list_packages", nil)
+	in := func(name string) string { return filepath.Join(b.Repo, name) }
+	return b, newWatch(t, []string{filepath.Dir(home), "/etc"}, b.State, in("objects"), in("refs"), in("logs"), in("packed-refs"),
+		filepath.Join(home, ".config", "go")) // the go command's own
 }
 
 // TestRandomArguments calls every tool with arguments made to break it: nothing
@@ -117,12 +109,7 @@ func TestRandomArguments(t *testing.T) {
 		}
 		each = d
 	}
-	b := toolsettest.New(t, module, sets)
-	b.OK("list_packages", nil)
-	outside := t.TempDir()
-	t.Chdir(outside)
-	watched := []string{outside, "/etc", filepath.Dir(b.Repo) + "/hooks"}
-	before := snapshot(t, watched...)
+	b, w := watchedBench(t)
 	s1, s2 := rand.Uint64(), rand.Uint64()
 	t.Logf("random seed %d, %d", s1, s2)
 	r := rand.New(rand.NewPCG(s1, s2))
@@ -144,12 +131,13 @@ func TestRandomArguments(t *testing.T) {
 	}
 	b.OK("abort", nil)
 	b.OK("list_packages", nil)
-	for name, now := range snapshot(t, watched...) {
-		if before[name] != now {
-			t.Errorf("%s was written", name)
-		}
+	for _, name := range w.changes(t) {
+		t.Errorf("%s was written", name)
 	}
-	for name := range snapshot(t, b.Set.Views()[0].Dir, b.Repo, os.TempDir()) {
+	if _, err := os.Lstat("/tmp/pwned"); err == nil {
+		t.Error("/tmp/pwned was made")
+	}
+	for name := range newWatch(t, []string{b.State, b.Repo}).before {
 		if strings.Contains(filepath.Base(name), "pwned") {
 			t.Errorf("%s was made", name)
 		}
@@ -157,6 +145,6 @@ func TestRandomArguments(t *testing.T) {
 	if kids := children(os.Getpid()); len(kids) > 0 {
 		t.Errorf("processes left: %v", kids)
 	}
-	toolsettest.Git(t, outside, "--git-dir="+b.Repo, "fsck", "--strict")
+	toolsettest.Git(t, b.State, "--git-dir="+b.Repo, "fsck", "--strict")
 	t.Logf("%d calls", calls)
 }

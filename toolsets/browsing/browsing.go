@@ -72,16 +72,26 @@ func (s Source) result() *toolsets.Result {
 	return &toolsets.Result{Text: head + "\n" + s.Source, Data: s}
 }
 
-func (b browsing) definition(ctx context.Context, c *toolsets.Call) (*toolsets.Result, error) {
+// found opens the view for the declaration that an argument names.
+func (b browsing) found(ctx context.Context, c *toolsets.Call, arg string) (*workspace.Session, *program.Decl, error) {
 	s, snap, err := b.ws.Read(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := snap.Find(c.String(arg))
+	if err != nil {
+		s.Close()
+		return nil, nil, err
+	}
+	return s, d, nil
+}
+
+func (b browsing) definition(ctx context.Context, c *toolsets.Call) (*toolsets.Result, error) {
+	s, d, err := b.found(ctx, c, "type")
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	d, err := snap.Find(c.String("type"))
-	if err != nil {
-		return nil, err
-	}
 	g, spec := d.TypeSpec()
 	if spec == nil {
 		return nil, toolsets.Failf(toolsets.NotFound, "%s is not a type; get_function_source shows it", d.Qualified())
@@ -90,7 +100,7 @@ func (b browsing) definition(ctx context.Context, c *toolsets.Call) (*toolsets.R
 	src := Source{Name: d.Qualified(), Position: d.Position(), Source: strings.TrimRight(string(d.Text()), "\r\n"), Generated: d.File.Generated()}
 	if d.Unit.Grouped && len(g.Specs) > 1 {
 		src.Group, src.Source = true, specText(d, spec)
-		src.Position = snap.Position(spec.Pos())
+		src.Position = d.Pkg.Position(spec.Pos())
 	}
 	return src.result(), nil
 }
@@ -110,15 +120,11 @@ func specText(d *program.Decl, spec *ast.TypeSpec) string {
 }
 
 func (b browsing) source(ctx context.Context, c *toolsets.Call) (*toolsets.Result, error) {
-	s, snap, err := b.ws.Read(ctx, c)
+	s, d, err := b.found(ctx, c, "name")
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	d, err := snap.Find(c.String("name"))
-	if err != nil {
-		return nil, err
-	}
 	if d.Unit.Kind == decl.Type {
 		return nil, toolsets.Failf(toolsets.NotFound, "%s is a type; get_type_definition shows it", d.Qualified())
 	}

@@ -23,15 +23,11 @@ type Export struct {
 }
 
 func (b browsing) export(ctx context.Context, c *toolsets.Call) (*toolsets.Result, error) {
-	s, snap, err := b.ws.Read(ctx, c)
+	s, d, err := b.found(ctx, c, "type")
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	d, err := snap.Find(c.String("type"))
-	if err != nil {
-		return nil, err
-	}
 	if _, spec := d.TypeSpec(); spec == nil {
 		return nil, toolsets.Failf(toolsets.NotFound, "%s is not a type", d.Qualified())
 	}

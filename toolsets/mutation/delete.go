@@ -17,15 +17,11 @@ import (
 )
 
 func (m mutation) deleteFunction(ctx context.Context, c *toolsets.Call) (*toolsets.Result, error) {
-	s, err := m.open(ctx, c)
+	s, d, err := m.found(ctx, c, "name")
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	d, err := s.snap.Find(c.String("name"))
-	if err != nil {
-		return nil, err
-	}
 	if d.Unit.Kind != decl.Func {
 		return nil, toolsets.Failf(toolsets.NotFound, "%s is no function or method", d.Qualified())
 	}
@@ -33,15 +29,11 @@ func (m mutation) deleteFunction(ctx context.Context, c *toolsets.Call) (*toolse
 }
 
 func (m mutation) deleteType(ctx context.Context, c *toolsets.Call) (*toolsets.Result, error) {
-	s, err := m.open(ctx, c)
+	s, d, err := m.found(ctx, c, "type")
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	d, err := s.snap.Find(c.String("type"))
-	if err != nil {
-		return nil, err
-	}
 	if _, spec := d.TypeSpec(); spec == nil {
 		return nil, toolsets.Failf(toolsets.NotFound, "%s is not a type", d.Qualified())
 	}

@@ -12,15 +12,11 @@ import (
 )
 
 func (m mutation) setDoc(ctx context.Context, c *toolsets.Call) (*toolsets.Result, error) {
-	s, err := m.open(ctx, c)
+	s, d, err := m.found(ctx, c, "name")
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	d, err := s.snap.Find(c.String("name"))
-	if err != nil {
-		return nil, err
-	}
 	if err := s.guard(d); err != nil {
 		return nil, err
 	}

@@ -114,6 +114,20 @@ func (m mutation) open(ctx context.Context, c *toolsets.Call) (*session, error) 
 	return s, nil
 }
 
+// found is open for the declaration that an argument names.
+func (m mutation) found(ctx context.Context, c *toolsets.Call, arg string) (*session, *program.Decl, error) {
+	s, err := m.open(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := s.snap.Find(c.String(arg))
+	if err != nil {
+		s.Close()
+		return nil, nil, err
+	}
+	return s, d, nil
+}
+
 func countErrors(snap *program.Snapshot) map[string]int {
 	out := map[string]int{}
 	for _, q := range snap.Broken() {

@@ -196,11 +196,11 @@ func (r *Registry) answer(ctx context.Context, t *Tool, view string, res *Result
 	case err != nil:
 		f := asFailure(ctx, err)
 		a.IsError, a.Text = true, Cut(f.Text)
-		a.Data = marshal(errorBody{errorInfo{f.Kind, a.Text, f.Data}})
+		a.Data = cutValues(marshal(errorBody{errorInfo{f.Kind, a.Text, f.Data}}))
 	default:
 		a.Text = res.Text
 		if t.Output != nil {
-			a.Data = marshal(res.Data)
+			a.Data = cutValues(marshal(res.Data))
 		}
 	}
 	if r.footer != nil {

@@ -1,6 +1,7 @@
 package toolsets
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -93,4 +94,34 @@ func marshal(data any) json.RawMessage {
 		panic("toolsets: encode a tool's data: " + err.Error())
 	}
 	return b
+}
+
+// cutValues shortens the long strings of an encoded value, as Cut does.
+func cutValues(raw json.RawMessage) json.RawMessage {
+	if len(raw) <= MaxValue {
+		return raw
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		panic("toolsets: decode a tool's data: " + err.Error())
+	}
+	return marshal(cutAll(v))
+}
+
+func cutAll(v any) any {
+	switch v := v.(type) {
+	case string:
+		return Cut(v)
+	case []any:
+		for i := range v {
+			v[i] = cutAll(v[i])
+		}
+	case map[string]any:
+		for k := range v {
+			v[k] = cutAll(v[k])
+		}
+	}
+	return v
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"golang.org/x/tools/txtar"
@@ -202,4 +203,25 @@ func CheckAnswer(t testing.TB, tool *toolsets.Tool, a *toolsets.Answer) {
 	if a.IsError && Kind(a) == "" {
 		t.Errorf("%s: a failure without a kind", tool.Name)
 	}
+	if n := longest(v); n > toolsets.MaxValue+100 {
+		t.Errorf("%s: the answer holds a value of %d characters, which should have been cut", tool.Name, n)
+	}
+}
+
+// longest is the length of the longest string in a JSON value, in characters.
+func longest(v any) int {
+	n := 0
+	switch v := v.(type) {
+	case string:
+		return utf8.RuneCountInString(v)
+	case []any:
+		for _, x := range v {
+			n = max(n, longest(x))
+		}
+	case map[string]any:
+		for _, x := range v {
+			n = max(n, longest(x))
+		}
+	}
+	return n
 }

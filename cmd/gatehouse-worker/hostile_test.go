@@ -189,7 +189,7 @@ func TestTreesThatLeadOut(t *testing.T) {
 		if !a.IsError {
 			t.Errorf("a tree with %q: %s", name, a.Text)
 		}
-		found := snapshot(t, b.State, filepath.Dir(repo))
+		found := newWatch(t, []string{b.State, filepath.Dir(repo)}).before
 		for file := range found {
 			if strings.HasSuffix(file, "pwned.go") {
 				t.Errorf("a tree with %q wrote %s", name, file)

@@ -115,7 +115,9 @@ func (v *visit) WriteHeader(status int) {
 	}
 	v.wrote = true
 	v.line.Status = status
-	v.arm()
+	now := time.Now()
+	v.Header()["Date"] = date(now)
+	v.limit(now)
 	v.ResponseWriter.WriteHeader(status)
 }
 
@@ -137,9 +139,11 @@ type deadliner interface {
 
 // arm limits how long what is written next may be blocked. After a response net/http
 // lifts the limit, once it has flushed what it holds.
-func (v *visit) arm() {
+func (v *visit) arm() { v.limit(time.Now()) }
+
+func (v *visit) limit(now time.Time) {
 	if d, ok := v.ResponseWriter.(deadliner); ok {
-		d.SetWriteDeadline(time.Now().Add(v.pace.blocked)) // without support there is no limit
+		d.SetWriteDeadline(now.Add(v.pace.blocked)) // without support there is no limit
 	}
 }
 

@@ -29,10 +29,9 @@ func readBody(v *visit, r *http.Request, limit int64) (*[]byte, *refusal) {
 		b = make([]byte, 0, min(n+1, keepBody)) // more only as it arrives
 	}
 	d, _ := v.ResponseWriter.(deadliner)
-	start := time.Now()
 	for {
 		if d != nil {
-			d.SetReadDeadline(start.Add(v.pace.body + time.Duration(len(b)/bodyRate)*time.Second))
+			d.SetReadDeadline(v.start.Add(v.pace.body + time.Duration(len(b)/bodyRate)*time.Second))
 		}
 		if len(b) == cap(b) {
 			b = append(b, 0)[:len(b)]

@@ -1,11 +1,13 @@
 package router
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"gatehouse/session/rawio"
 )
@@ -45,8 +47,9 @@ func (l *limited) Close() error {
 	return l.Listener.Close()
 }
 
-// conn is an accepted connection. Its reads and writes are those of rawio, which is
-// what makes it worth a type of its own.
+// conn is an accepted connection. Its reads and writes are those of rawio, and its
+// deadlines cost something only when there is something to wait for: net/http and the
+// door set ten for each request, most of which are replaced before anything waits.
 type conn struct {
 	net.Conn
 	raw     syscall.RawConn // nil: the connection has no descriptor
@@ -60,7 +63,8 @@ func newConn(c net.Conn, open chan struct{}) *conn {
 	if s, ok := c.(syscall.Conn); ok {
 		if raw, err := s.SyscallConn(); err == nil && rawio.Ready(raw) {
 			w.raw = raw
-			w.in.try, w.out.try = w.in.read, w.out.write
+			w.in.try, w.in.limit = w.in.read, c.SetReadDeadline
+			w.out.try, w.out.limit = w.out.write, c.SetWriteDeadline
 		}
 	}
 	return w
@@ -78,11 +82,8 @@ func (c *conn) Read(p []byte) (int, error) {
 	if c.raw == nil || len(p) == 0 {
 		return c.Conn.Read(p)
 	}
-	d := &c.in
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.p, d.n, d.err = p, 0, nil
-	return d.done("read", c, c.raw.Read(d.try))
+	n, err := c.in.transfer(p, c.raw.Read)
+	return n, c.named("read", err)
 }
 
 // Write implements net.Conn.
@@ -90,27 +91,145 @@ func (c *conn) Write(p []byte) (int, error) {
 	if c.raw == nil || len(p) == 0 {
 		return c.Conn.Write(p)
 	}
-	d := &c.out
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.p, d.n, d.err = p, 0, nil
-	return d.done("write", c, c.raw.Write(d.try))
+	n, err := c.out.transfer(p, c.raw.Write)
+	return n, c.named("write", err)
+}
+
+// named gives an error the form that it has in net's own connections: net/http tells
+// them apart by their operation.
+func (c *conn) named(op string, err error) error {
+	switch e := err.(type) {
+	case nil:
+		return nil
+	case *net.OpError:
+		e.Op = op
+		return e
+	case syscall.Errno:
+		err = os.NewSyscallError(op, e)
+	}
+	if err == io.EOF {
+		return err
+	}
+	return &net.OpError{Op: op, Net: c.LocalAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
+}
+
+// SetDeadline implements net.Conn.
+func (c *conn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	if c.raw == nil {
+		return c.Conn.SetReadDeadline(t)
+	}
+	return c.in.set(t)
+}
+
+// SetWriteDeadline implements net.Conn.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	if c.raw == nil {
+		return c.Conn.SetWriteDeadline(t)
+	}
+	return c.out.set(t)
 }
 
 // direction is one of the two of a connection.
 type direction struct {
-	try func(fd uintptr) bool // read or write, bound once; false: wait, and try again
-	mu  sync.Mutex            // guards what follows, the transfer under way
+	try   func(fd uintptr) bool   // read or write, bound once; false: wait, and try again
+	limit func(t time.Time) error // sets the deadline of the connection below
+
+	mu  sync.Mutex // guards what follows, the transfer under way
 	p   []byte
 	n   int
 	err error
+
+	lock     sync.Mutex // guards what follows
+	deadline time.Time
+	below    time.Time // the deadline of the connection below
+	waiting  bool      // the transfer waits, or is about to
+}
+
+// set sets the deadline: below too when a transfer waits, else when one has to.
+func (d *direction) set(t time.Time) error {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	d.deadline = t
+	if d.waiting {
+		return d.apply()
+	}
+	return nil
+}
+
+// apply has the connection below keep the deadline, d.lock held.
+func (d *direction) apply() error {
+	if d.below == d.deadline {
+		return nil
+	}
+	d.below = d.deadline
+	return d.limit(d.deadline)
+}
+
+// transfer reads or writes p; poll calls try until it returns true, and waits between.
+func (d *direction) transfer(p []byte, poll func(try func(fd uintptr) bool) error) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.p, d.n, d.err = p, 0, nil
+	err := d.check()
+	for err == nil {
+		if err = poll(d.try); !errors.Is(err, os.ErrDeadlineExceeded) || !d.replaced() {
+			break
+		}
+		err = d.check()
+	}
+	if err == nil {
+		err = d.err
+	}
+	d.p = nil
+	d.lock.Lock()
+	d.waiting = false
+	d.lock.Unlock()
+	return d.n, err
+}
+
+// check ends a transfer whose deadline is over, and replaces a deadline below that is.
+func (d *direction) check() error {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	if d.deadline.IsZero() && d.below.IsZero() {
+		return nil
+	}
+	now := time.Now()
+	switch {
+	case !d.deadline.IsZero() && !now.Before(d.deadline):
+		return os.ErrDeadlineExceeded
+	case !d.below.IsZero() && !now.Before(d.below):
+		return d.apply()
+	}
+	return nil
+}
+
+// replaced says that the connection below keeps a deadline that is no more.
+func (d *direction) replaced() bool {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	return d.below != d.deadline
+}
+
+// wait is called before a transfer waits.
+func (d *direction) wait() bool {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	d.waiting = true
+	d.err = d.apply()
+	return d.err != nil
 }
 
 func (d *direction) read(fd uintptr) bool {
 	n, err := rawio.Read(fd, d.p)
 	switch {
 	case err == syscall.EAGAIN:
-		return false
+		return d.wait()
 	case err == nil && n == 0:
 		err = io.EOF
 	}
@@ -123,7 +242,7 @@ func (d *direction) write(fd uintptr) bool {
 		n, err := rawio.Write(fd, d.p[d.n:])
 		d.n += n
 		if err == syscall.EAGAIN {
-			return false
+			return d.wait()
 		}
 		if err != nil {
 			d.err = err
@@ -131,20 +250,4 @@ func (d *direction) write(fd uintptr) bool {
 		}
 	}
 	return true
-}
-
-// done is the result of a transfer, with the errors that net's own connections have;
-// net/http tells them apart by their operation.
-func (d *direction) done(op string, c *conn, waiting error) (int, error) {
-	d.p = nil
-	if waiting != nil {
-		if e, ok := waiting.(*net.OpError); ok {
-			e.Op = op
-		}
-		return d.n, waiting
-	}
-	if errno, ok := d.err.(syscall.Errno); ok {
-		return d.n, &net.OpError{Op: op, Net: c.LocalAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError(op, errno)}
-	}
-	return d.n, d.err
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -47,6 +48,61 @@ func TestConnIsAConnection(t *testing.T) {
 	}
 }
 
+// TestReplacedDeadlines: the last deadline counts, whatever the poller was told before.
+func TestReplacedDeadlines(t *testing.T) {
+	const soon, later = 50 * time.Millisecond, time.Hour
+	now := time.Now
+	for _, c := range []struct {
+		name string
+		do   func(c net.Conn, wait func()) // wait: reads until a byte comes, which is after soon
+		late bool                          // whether a read at the end is too late
+	}{
+		{"over", func(c net.Conn, _ func()) { c.SetReadDeadline(now().Add(-1)) }, true},
+		{"over and lifted", func(c net.Conn, _ func()) { c.SetReadDeadline(now().Add(-1)); c.SetReadDeadline(time.Time{}) }, false},
+		{"over and moved", func(c net.Conn, _ func()) { c.SetReadDeadline(now().Add(-1)); c.SetReadDeadline(now().Add(later)) }, false},
+		{"soon and lifted", func(c net.Conn, _ func()) { c.SetReadDeadline(now().Add(soon)); c.SetReadDeadline(time.Time{}) }, false},
+		{"waited under a late one, then soon", func(c net.Conn, wait func()) {
+			c.SetReadDeadline(now().Add(later))
+			wait()
+			c.SetReadDeadline(now().Add(soon))
+		}, true},
+		{"waited under none, then over", func(c net.Conn, wait func()) { wait(); c.SetReadDeadline(time.Unix(1, 0)) }, true},
+		{"waited, failed, lifted", func(c net.Conn, _ func()) {
+			c.SetReadDeadline(now().Add(soon))
+			c.Read(make([]byte, 1))
+			c.SetReadDeadline(time.Time{})
+		}, false},
+		{"broken off while it waits", func(c net.Conn, _ func()) {
+			time.AfterFunc(soon, func() { c.SetReadDeadline(time.Unix(1, 0)) })
+		}, true},
+		{"moved while it waits", func(c net.Conn, _ func()) {
+			c.SetReadDeadline(now().Add(2 * soon))
+			time.AfterFunc(soon, func() { c.SetReadDeadline(now().Add(later)) })
+		}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			ours, theirs := ends(t)
+			b := make([]byte, 1)
+			c.do(ours, func() {
+				time.AfterFunc(soon, func() { theirs.Write([]byte{1}) })
+				if _, err := ours.Read(b); err != nil {
+					t.Fatal(err)
+				}
+			})
+			time.AfterFunc(5*soon, func() { theirs.Write([]byte{1}) })
+			_, err := ours.Read(b)
+			if late := errors.Is(err, os.ErrDeadlineExceeded); late != c.late || !late && err != nil {
+				t.Errorf("%v, want too late: %v", err, c.late)
+			}
+			var ne *net.OpError
+			if err != nil && (!errors.As(err, &ne) || ne.Op != "read" || !ne.Timeout()) {
+				t.Errorf("net/http does not know %#v", err)
+			}
+		})
+	}
+}
+
 // TestConnErrors: net/http knows the ends of a connection by their errors.
 func TestConnErrors(t *testing.T) {
 	ours, theirs := ends(t)
@@ -85,5 +141,37 @@ func TestConnAllocates(t *testing.T) {
 	})
 	if n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkConn(b *testing.B) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer inner.Close()
+	theirs, err := net.Dial("tcp", inner.Addr().String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer theirs.Close()
+	below, err := inner.Accept()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer below.Close()
+	p := make([]byte, 100)
+	for name, c := range map[string]net.Conn{"net": below, "ours": newConn(below, nil)} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				c.SetReadDeadline(time.Now().Add(time.Minute))
+				c.SetReadDeadline(time.Time{})
+				c.SetWriteDeadline(time.Now().Add(time.Minute))
+				c.Write(p)
+				c.SetWriteDeadline(time.Time{})
+				theirs.Read(p)
+			}
+		})
 	}
 }

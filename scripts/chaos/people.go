@@ -98,7 +98,7 @@ func (p person) ends(do func(person) error, within float64, reason string) {
 // shadow is held while a tool of the shadow suite runs: they have one lock.
 var shadow sync.Mutex
 
-// admin runs a tool.
+// admin runs a tool, once somebody else's on this host has let go of that lock.
 func admin(tool string, args ...string) func(person) error {
 	return func(p person) error {
 		shadow.Lock()
@@ -107,10 +107,16 @@ func admin(tool string, args ...string) func(person) error {
 		for i, a := range args {
 			filled[i] = strings.NewReplacer("ACCOUNT", p.account, "GROUP", p.group).Replace(a)
 		}
-		if out, err := exec.Command(tool, filled...).CombinedOutput(); err != nil {
-			return fmt.Errorf("%s %v: %w: %s", tool, filled, err, out)
+		for try := 0; ; try++ {
+			out, err := exec.Command(tool, filled...).CombinedOutput()
+			switch {
+			case err == nil:
+				return nil
+			case try > 50 || !strings.Contains(string(out), "lock"):
+				return fmt.Errorf("%s %v: %w: %s", tool, filled, err, out)
+			}
+			time.Sleep(100 * time.Millisecond)
 		}
-		return nil
 	}
 }
 

@@ -12,34 +12,11 @@ import (
 // 2025-11-25, Transports, "Listening for Messages from the Server"). Clients take
 // 405 and nothing else for "there is none".
 func (d *Door) listen(v *visit, r *http.Request, s *server, c auth.Caller) {
-	v.line.Message = "listen"
-	if _, ref := v.ask(r, nil).choose(); ref != nil {
-		v.refuse(ref)
-		return
-	}
-	if !accepts(r.Header["Accept"]).events {
-		v.refuse(&refusal{kind: kindAccept, reason: "Accept does not admit events"})
-		return
-	}
-	sess, ref := d.find(v, r, s, c, nil)
-	if ref != nil {
-		v.refuse(ref)
-		return
-	}
-	x, err := sess.Stream(r.Context(), r.Header.Get("Last-Event-ID"))
-	switch {
-	case errors.Is(err, session.ErrGone):
-		v.refuse(unknownSession(err.Error(), nil))
-		return
-	case err != nil:
-		v.refuse(fromSession(s, err, nil))
+	x, e, err := d.openStream(v, r, s, &c)
+	if x == nil {
 		return
 	}
 	defer x.Close()
-	e, err := v.stream()
-	if err == nil {
-		err = e.prime(x.Prime())
-	}
 	for err == nil {
 		var item session.Item
 		item, err = x.Next(r.Context(), v.pace.keepalive)
@@ -52,6 +29,49 @@ func (d *Door) listen(v *visit, r *http.Request, s *server, c auth.Caller) {
 			err = e.comment()
 		}
 	}
+	d.closeStream(v, r, s, x, e, err)
+}
+
+// openStream opens the session's stream and begins the response; without a stream it
+// has refused the request. It is apart from listen, and not inlined, so that the stack
+// which it needs is not held by each stream that waits (TestStackOfAWaitingStream).
+//
+//go:noinline
+func (d *Door) openStream(v *visit, r *http.Request, s *server, c *auth.Caller) (*session.Stream, *events, error) {
+	v.line.Message = "listen"
+	if _, ref := v.ask(r, nil).choose(); ref != nil {
+		v.refuse(ref)
+		return nil, nil, nil
+	}
+	if !accepts(r.Header["Accept"]).events {
+		v.refuse(&refusal{kind: kindAccept, reason: "Accept does not admit events"})
+		return nil, nil, nil
+	}
+	sess, ref := d.find(v, r, s, *c, nil)
+	if ref != nil {
+		v.refuse(ref)
+		return nil, nil, nil
+	}
+	x, err := sess.Stream(r.Context(), r.Header.Get("Last-Event-ID"))
+	switch {
+	case errors.Is(err, session.ErrGone):
+		v.refuse(unknownSession(err.Error(), nil))
+		return nil, nil, nil
+	case err != nil:
+		v.refuse(fromSession(s, err, nil))
+		return nil, nil, nil
+	}
+	e, err := v.stream()
+	if err == nil {
+		err = e.prime(x.Prime())
+	}
+	return x, e, err
+}
+
+// closeStream says why a stream has ended, and ends the response of a call's.
+//
+//go:noinline
+func (d *Door) closeStream(v *visit, r *http.Request, s *server, x *session.Stream, e *events, err error) {
 	if id := x.Call(); id != nil && failedCall(err) {
 		d.broken(v, r, s, e, id, err)
 		return

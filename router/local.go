@@ -19,18 +19,27 @@ func (d *Door) local(next http.Handler) http.Handler {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := w.(*visit)
-		addr, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-		if addr == nil || !localHost(r.Host, addr.Port) {
-			v.refuse(&refusal{kind: kindHost, reason: "Host is not this listener on a loopback address"})
-			return
-		}
-		if peer, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !peer.Addr().Unmap().IsLoopback() {
-			v.refuse(&refusal{kind: kindPeer, reason: "peer is not on a loopback address"})
+		if ref := foreign(r); ref != nil {
+			w.(*visit).refuse(ref)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// foreign says why a request is not of this machine; nil when it is. It is not inlined:
+// see Door.openStream.
+//
+//go:noinline
+func foreign(r *http.Request) *refusal {
+	addr, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if addr == nil || !localHost(r.Host, addr.Port) {
+		return &refusal{kind: kindHost, reason: "Host is not this listener on a loopback address"}
+	}
+	if peer, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !peer.Addr().Unmap().IsLoopback() {
+		return &refusal{kind: kindPeer, reason: "peer is not on a loopback address"}
+	}
+	return nil
 }
 
 // localHost reports whether a Host field names a loopback address with this port.
@@ -110,12 +119,11 @@ func (d *Door) origin(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		v := w.(*visit)
 		if len(fields) > 1 || !d.allowed(fields[0]) {
-			v.refuse(&refusal{kind: kindOrigin, reason: "Origin is neither loopback nor configured"})
+			w.(*visit).refuse(foreignOrigin())
 			return
 		}
-		h := v.Header()
+		h := w.Header()
 		h["Access-Control-Allow-Origin"] = fields
 		h["Access-Control-Expose-Headers"] = exposed
 		h["Vary"] = varyOrigin
@@ -128,6 +136,13 @@ var (
 	varyOrigin = []string{"Origin"}
 )
 
+func foreignOrigin() *refusal {
+	return &refusal{kind: kindOrigin, reason: "Origin is neither loopback nor configured"}
+}
+
+// allowed is not inlined: see Door.openStream.
+//
+//go:noinline
 func (d *Door) allowed(origin string) bool {
 	return loopbackOrigin(origin) || slices.Contains(d.cfg.AllowedOrigins, origin)
 }

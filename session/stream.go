@@ -101,45 +101,40 @@ func (x *Stream) Call() []byte {
 //
 // Errors: ErrWait, ErrReplaced, ErrExpired, ErrGone, *Error of KindDraining,
 // ctx.Err(); of a call's stream also ErrDone, ErrCancelled and ErrTimeout.
-func (x *Stream) Next(ctx context.Context, wait time.Duration) (Item, error) {
-	take := x.take
-	if x.Call() != nil {
-		take = x.takeOfCall
-	}
-	item, ok, err := take()
-	if ok || err != nil {
-		return item, err
-	}
+func (x *Stream) Next(ctx context.Context, wait time.Duration) (item Item, err error) {
 	var until time.Time
 	if wait > 0 {
 		until = time.Now().Add(wait)
 	}
-	for {
-		waited, err := x.sleep(ctx, until)
-		if err != nil {
-			return Item{}, err
-		}
-		if item, ok, err := take(); ok || err != nil {
+	for waited := false; ; {
+		if ok, err := x.takeNext(&item); ok || err != nil {
 			return item, err
 		}
 		if waited {
-			return Item{}, ErrWait
+			return item, ErrWait
+		}
+		if waited, err = x.sleep(ctx, until); err != nil {
+			return item, err
 		}
 	}
+}
+
+// takeNext is take or takeOfCall. It is not inlined: see limit.
+//
+//go:noinline
+func (x *Stream) takeNext(item *Item) (ok bool, err error) {
+	if x.Call() != nil {
+		*item, ok, err = x.takeOfCall()
+	} else {
+		*item, ok, err = x.take()
+	}
+	return ok, err
 }
 
 // sleep waits for a wake-up, for until (waited; the zero time is never), or for the
 // moment at which the credential expires.
 func (x *Stream) sleep(ctx context.Context, until time.Time) (waited bool, err error) {
-	limit := time.Duration(-1)
-	if !until.IsZero() {
-		limit, waited = max(time.Until(until), 0), true
-	}
-	if at := x.s.expiresAt(); !at.IsZero() && x.Call() == nil {
-		if left := max(at.Sub(x.s.t.now()), 0); !waited || left < limit {
-			limit, waited = left, false
-		}
-	}
+	limit, waited := x.limit(until)
 	var timeout <-chan time.Time
 	if limit >= 0 {
 		timer := time.NewTimer(limit)
@@ -154,6 +149,23 @@ func (x *Stream) sleep(ctx context.Context, until time.Time) (waited bool, err e
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
+}
+
+// limit is how long sleep may take, -1 for ever, and whether until is why. It is not
+// inlined: a stream that waits should hold little of the stack.
+//
+//go:noinline
+func (x *Stream) limit(until time.Time) (limit time.Duration, waited bool) {
+	limit = -1
+	if !until.IsZero() {
+		limit, waited = max(time.Until(until), 0), true
+	}
+	if at := x.s.expiresAt(); !at.IsZero() && x.Call() == nil {
+		if left := max(at.Sub(x.s.t.now()), 0); !waited || left < limit {
+			limit, waited = left, false
+		}
+	}
+	return limit, waited
 }
 
 // take returns what is queued, or why nothing comes any more.

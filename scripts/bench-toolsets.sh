@@ -3,30 +3,34 @@
 set -euo pipefail
 usage() {
   cat <<'HELP'
-usage: scripts/bench-toolsets.sh [--rounds N]
+usage: scripts/bench-toolsets.sh [--rounds N] [--write PAGE]
 
 Prints, for golang.org/x/tools (some 200 packages): the first answer after the
 start, references and implementations when warm, references after an edit,
 memory, text search, and the opening of a view of 10,000 files beside "git clone
 --shared". Machines differ and are shared: only the ratios of one table count.
-Needs gopls (go install golang.org/x/tools/gopls@v0.23.0) and rg (Debian: ripgrep).
+--write puts the table between its markers into PAGE (docs/performance.md).
+gopls (v0.23.0) and ripgrep are installed if they are missing.
 HELP
 }
-rounds=15
+rounds=15 page=""
 while [ $# -gt 0 ]; do
   case $1 in
     --rounds) rounds=$2; shift 2 ;;
+    --write) page=$(realpath "$2"); shift 2 ;;
     -h | --help) usage; exit 0 ;;
     *) usage >&2; exit 2 ;;
   esac
 done
-cd "$(dirname "$0")/.."
-PATH=$PATH:$(go env GOPATH)/bin
-for p in gopls:"go install golang.org/x/tools/gopls@v0.23.0" rg:"apt-get install ripgrep"; do
-  command -v "${p%%:*}" >/dev/null || { echo "bench-toolsets.sh: ${p%%:*} is missing: ${p#*:}" >&2; exit 2; }
-done
-work=$(mktemp -d)
-trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
+# shellcheck source=scripts/test-lib.sh
+. "$(dirname "$0")/test-lib.sh"
+cd "$ROOT"
+need_packages ripgrep:rg git
+gopls=$CACHE/gopls-0.23.0
+[ -x "$gopls/gopls" ] || GOBIN=$gopls go install golang.org/x/tools/gopls@v0.23.0
+PATH=$gopls:$PATH
+work=$WORK
+at_exit chmod -R u+w "$work"
 CGO_ENABLED=0 go build -trimpath -o "$work/" ./cmd/gatehouse-worker ./scripts/bench/toolsets
 
 # x/tools as the module cache has it, as a checkout and as a bare repository.
@@ -40,7 +44,9 @@ seed() { # DIR BARE
   git clone --quiet --bare "$1" "$2"
 }
 seed "$work/checkout" "$work/tools.git"
-GOPLSCACHE=$work/gopls-cache "$work/toolsets" -worker "$work/gatehouse-worker" -repo "$work/tools.git" -dir "$work/checkout" -rounds "$rounds"
+report=$ROOT/scripts/bench/tables/report.py
+PYTHONDONTWRITEBYTECODE=1 python3 "$report" "medians of $rounds questions" >"$work/table"
+GOPLSCACHE=$work/gopls-cache "$work/toolsets" -worker "$work/gatehouse-worker" -repo "$work/tools.git" -dir "$work/checkout" -rounds "$rounds" | tee -a "$work/table"
 
 # A view of 10,000 files.
 mkdir "$work/many"
@@ -51,4 +57,5 @@ for i in $(seq 100); do
   for j in $(seq 100); do echo "$i $j" >"$work/many/d$i/f$j.txt"; done
 done
 seed "$work/many" "$work/many.git"
-"$work/toolsets" -worker "$work/gatehouse-worker" -repo "$work/many.git" -open
+"$work/toolsets" -worker "$work/gatehouse-worker" -repo "$work/many.git" -open | tee -a "$work/table"
+[ -z "$page" ] || PYTHONDONTWRITEBYTECODE=1 python3 "$report" "$page" toolsets <"$work/table"

@@ -6,7 +6,7 @@ usage() {
   cat <<'HELP'
 usage: scripts/bench.sh [--table NAME] [--rounds N] [--seconds S] [--only WORD,…] [--write PAGE] [--beside FILE]
        scripts/bench.sh --smoke
-       scripts/bench.sh toolsets [--rounds N]
+       scripts/bench.sh toolsets [--rounds N] [--write PAGE]
 
 Tables (--table; their columns are explained in scripts/bench/tables/__main__.py):
   calls     F, F/N, L1 and K of a call beside the floors, in both eras and bridged between them

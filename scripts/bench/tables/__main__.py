@@ -57,7 +57,7 @@ def main():
         for name in TABLES if a.table == "all" else [a.table]:
             note(f"== {name}")
             began = time.monotonic()
-            parts = [report.taken(bench)]
+            parts = [report.taken(f"{a.rounds} rounds of {a.seconds:g} s, medians" if a.rounds > 1 else f"one round of {a.seconds:g} s")]
             print(f"\n{name}\n\n{parts[0]}", flush=True)
             more = {"calls": {"beside": world.foreign(a.beside) if a.beside else []}, "growth": {"drawing": a.write and a.write.removesuffix(".md") + "-growth.svg"}, "rivals": {"cache": a.cache}}.get(name, {})
             for part in TABLES[name](bench, world, only, **more):

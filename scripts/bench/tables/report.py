@@ -1,8 +1,13 @@
-"""Tables in Markdown, and the page that holds them between markers."""
+"""Tables in Markdown, and the page that holds them between markers.
+
+"report.py HOW" prints the line about a table that is to come, and "report.py PAGE NAME" puts
+standard input into a page.
+"""
 import os
 import platform
 import statistics
 import subprocess
+import sys
 import time
 
 from front import Failed
@@ -22,14 +27,12 @@ def table(head, rows):
     return "\n".join("| " + " | ".join(str(x) for x in line) + " |" for line in lines) + "\n"
 
 
-def taken(bench):
+def taken(how):
     """When, how and on what a table was measured; call it before the measurement."""
     go = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True).stdout.strip().removeprefix("go")
     kernel = ".".join(platform.release().split(".")[:2])
     date = time.strftime("%-d %B %Y", time.gmtime())
-    rounds = f"{bench.rounds} rounds, medians" if bench.rounds > 1 else "one round"
-    return (f"Taken on {date}: {rounds}, {bench.seconds:g} s each, load average {os.getloadavg()[0]:.1f} before, "
-            f"{os.cpu_count()} CPUs, Linux {kernel}, Go {go}.\n")
+    return f"Taken on {date}: {how}, load average {os.getloadavg()[0]:.1f} before, {os.cpu_count()} CPUs, Linux {kernel}, Go {go}.\n"
 
 
 def write(page, name, text):
@@ -43,3 +46,10 @@ def write(page, name, text):
         raise Failed(f"{page} has no markers {start.strip()} and {end.strip()}")
     with open(page, "w") as f:
         f.write(f"{before}{start}{text}{end}{after}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 2:
+        print(taken(sys.argv[1]))
+    else:
+        write(sys.argv[1], sys.argv[2], sys.stdin.read())

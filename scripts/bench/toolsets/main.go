@@ -55,13 +55,20 @@ func main() {
 	theirsCold := measureGopls(*dir, refs, impl, edited, 1).times[first]
 	ours := measureOurs(*worker, *repo, refs, impl, *rounds)
 	theirs := measureGopls(*dir, refs, impl, edited, *rounds)
-	fmt.Printf("%-44s %12s %12s %8s\n", "", "worker", "gopls", "ratio")
+	fmt.Print("| | worker | beside it | ratio | wanted |\n|---|---|---|---|---|\n")
 	for _, k := range []string{first, "warm references (median)", "warm implementations (median)", "an edit and references after it (median)"} {
-		fmt.Printf("%-44s %12v %12v %8.2f\n", k, ours.times[k].Round(10*time.Microsecond), theirs.times[k].Round(10*time.Microsecond), float64(ours.times[k])/float64(theirs.times[k]))
+		row(k+", gopls", ours.times[k], theirs.times[k], 1)
 	}
-	fmt.Printf("%-44s %12v %12v %8.2f\n", "the first start of all, nothing kept", oursCold.Round(10*time.Microsecond), theirsCold.Round(10*time.Microsecond), float64(oursCold)/float64(theirsCold))
-	fmt.Printf("%-44s %9d MB %9d MB %8.2f\n", "memory (peak resident)", ours.rss>>10, theirs.rss>>10, float64(ours.rss)/float64(theirs.rss))
+	row("the first start of all, nothing kept, gopls", oursCold, theirsCold, 1)
+	fmt.Printf("| peak memory, gopls | %d MiB | %d MiB | %.2f | ≤ 1 |\n", ours.rss>>10, theirs.rss>>10, float64(ours.rss)/float64(theirs.rss))
 	searchTable(ours, *dir, *rounds)
+}
+
+// row prints one line of the table: what was measured and beside what, and the ratio
+// that is wanted at most.
+func row(what string, ours, theirs time.Duration, most float64) {
+	const unit = 10 * time.Microsecond
+	fmt.Printf("| %s | %v | %v | %.2f | ≤ %v |\n", what, ours.Round(unit), theirs.Round(unit), float64(ours)/float64(theirs), most)
 }
 
 type figures struct {
@@ -173,7 +180,7 @@ func measureOpening(worker, repo string) {
 	}
 	slices.Sort(ours)
 	slices.Sort(clones)
-	fmt.Printf("%-44s %12v %12v %8.2f\n", "opening a view, beside git clone --shared", ours[2].Round(10*time.Microsecond), clones[2].Round(10*time.Microsecond), float64(ours[2])/float64(clones[2]))
+	row("opening a view of 10,000 files, `git clone --shared`", ours[2], clones[2], 2)
 }
 
 func searchTable(ours figures, dir string, rounds int) {
@@ -191,7 +198,7 @@ func searchTable(ours figures, dir string, rounds int) {
 			return time.Since(at)
 		})
 		o := ours.search(p.tool)
-		fmt.Printf("%-44s %12v %12v %8.2f\n", "search_source, beside rg: "+p.rg, o.Round(10*time.Microsecond), rg.Round(10*time.Microsecond), float64(o)/float64(rg))
+		row("`search_source` for `"+p.rg+"`, ripgrep", o, rg, 2)
 	}
 }
 

@@ -39,6 +39,16 @@ func (h *hub) end(graceful bool, why error) {
 	}
 }
 
+// let lets those go who listen now, gracefully; others may come.
+func (h *hub) let() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for l := range h.listeners {
+		l.ended = true
+		l.wake()
+	}
+}
+
 // change hands on one notification, with the id of each listener's own stream.
 func (h *hub) change(c era.Change, m *jsonrpc.Message) {
 	h.mu.Lock()
@@ -76,6 +86,7 @@ type listener struct {
 	signal chan struct{} // one token: look again
 	queue  [][]byte      // guarded by s.hub.mu
 	closed bool          // likewise
+	ended  bool          // likewise: the worker hands nothing on any more
 	done   bool
 }
 
@@ -102,6 +113,9 @@ func (s *Session) listen(ctx context.Context, m *jsonrpc.Message) (*listener, er
 	l := &listener{s: s, id: bytes.Clone(m.IDBytes()), signal: make(chan struct{}, 1)}
 	l.agreed = want.Of(s.server)
 	l.agreed.URIs = s.interests.add(ctx, s, l.agreed.URIs)
+	if s.modern.Load() {
+		l.agreed = l.agreed.And(s.acked.Load())
+	}
 	h := &s.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -162,7 +176,7 @@ func (l *listener) take() (item Item, ok bool, err error) {
 		return item, false, ErrGone
 	case h.over != nil && !h.graceful:
 		return item, false, h.over
-	case h.over != nil || expired:
+	case h.over != nil || l.ended || expired:
 		l.done = true
 		return Item{Bytes: era.Closed(l.id), Final: true}, true, nil
 	}

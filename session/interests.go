@@ -25,6 +25,7 @@ type interests struct {
 	mu   sync.Mutex // one change at a time; guards what follows
 	uris map[string]int
 	call *bridge.Call // our subscription at a modern worker
+	lost int          // how many the worker has ended
 }
 
 // add notes interest in resources and returns those that the worker agrees to.
@@ -47,10 +48,10 @@ func (n *interests) add(ctx context.Context, s *Session, uris []string) []string
 		n.uris[uri]++
 		agreed = append(agreed, uri)
 	}
-	if !s.modern.Load() || len(agreed) == 0 {
+	if !s.modern.Load() || len(agreed) == 0 && n.call != nil {
 		return agreed
 	}
-	if len(fresh) > 0 {
+	if len(fresh) > 0 || n.call == nil {
 		n.tune(ctx, s)
 	}
 	told := s.acked.Load()
@@ -109,20 +110,58 @@ func (n *interests) tune(ctx context.Context, s *Session) {
 	if f.Empty() {
 		return
 	}
-	c := new(bridge.Call)
+	c, ended := new(bridge.Call), make(chan struct{})
 	s.acked.Store(nil)
-	if s.b.Begin(ctx, c, mustParse(f.Listen()), bridge.Options{Single: true, Aside: true}) != nil {
+	over := func() {
+		close(ended)
+		n.over(s, c)
+	}
+	if s.b.Begin(ctx, c, mustParse(f.Listen()), bridge.Options{Single: true, Aside: true, Over: over}) != nil {
 		return
 	}
 	n.call = c
 	for s.acked.Load() == nil && ctx.Err() == nil && s.b.Reason() == "" {
 		select {
 		case <-s.ackSignal:
+		case <-ended:
+			return
 		case <-ctx.Done():
 		case <-s.b.Done():
 		}
 	}
 }
+
+// over takes note that the worker has ended our subscription. Its clients hear of it
+// when they have subscriptions themselves, and come back; for a legacy client, which
+// has none, it is opened again, later each time.
+func (n *interests) over(s *Session, c *bridge.Call) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.call != c {
+		return // it was ended by us, or never began
+	}
+	c.Close()
+	n.call = nil
+	n.lost++
+	s.acked.Store(nil)
+	if s.shared() {
+		s.hub.let()
+		return
+	}
+	time.AfterFunc(min(time.Second<<min(n.lost-1, 10), longestPause), func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		ctx, cancel := context.WithTimeout(s.t.ctx, tuneLimit)
+		defer cancel()
+		if n.call == nil && s.b.Reason() == "" {
+			n.tune(ctx, s)
+		}
+	})
+}
+
+// longestPause is how long a legacy client may be without a subscription that its
+// worker ends again and again.
+const longestPause = 10 * time.Minute
 
 func subscription(method, uri string) *jsonrpc.Message {
 	return mustParse(append(append([]byte(`{"jsonrpc":"2.0","id":"s","method":"`+method+`","params":{"uri":`), jsonrpc.Quote(uri)...), "}}"...))

@@ -124,6 +124,7 @@ func (t *Table) startShared(ctx context.Context, k key, c Caller) (*Session, err
 		t.remove(s)
 		return nil, unavailable(s.gone(bridge.ErrGone))
 	}
+	t.answers.remember(k, true, s.server.Discover(), s.server.TTL, t.now())
 	s.log().Info().Str("era", s.eraName()).Msg("shared worker started")
 	return s, nil
 }

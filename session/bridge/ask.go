@@ -196,6 +196,7 @@ func (b *Bridge) withdraw(m *jsonrpc.Message) {
 	delete(b.asks, id)
 	if a == nil {
 		b.mu.Unlock()
+		b.tornDown(named)
 		return
 	}
 	buf := edited(m, jsonrpc.Edit{Span: m.RequestID, With: strconv.AppendUint(nil, id, 10)})
@@ -212,6 +213,22 @@ func (b *Bridge) withdraw(m *jsonrpc.Message) {
 		return
 	}
 	b.up.Notification(m.Method(), buf)
+}
+
+// tornDown ends a subscription of ours that the worker cancels (2026-07-28,
+// basic/patterns/cancellation). No other call is a worker's to cancel.
+func (b *Bridge) tornDown(named []byte) {
+	id, _ := parseID(named)
+	b.mu.Lock()
+	c := b.calls[id]
+	var over func()
+	if c != nil {
+		over = c.Over
+	}
+	b.mu.Unlock()
+	if over != nil && b.giveUp(c, ErrCancelled) {
+		go over()
+	}
 }
 
 // parseID reads an id of ours: plain digits.

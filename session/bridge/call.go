@@ -27,6 +27,9 @@ type Options struct {
 	// Aside: a call of the front end itself, which no message belongs to and for
 	// which nobody waits.
 	Aside bool
+	// Over, unless nil, is called on its own goroutine when the worker ends the call by a
+	// response or, as it may a subscription, by cancelling it.
+	Over func()
 	// Translation is how the request and its response are put into the era of the
 	// other end; nil: both ends are of one.
 	Translation *era.Translation

@@ -99,7 +99,11 @@ func (b *Bridge) response(m *jsonrpc.Message) error {
 		out.Buf.Free()
 	}
 	c.finish(errAnswered)
+	over := c.Over
 	b.mu.Unlock()
+	if over != nil {
+		go over()
+	}
 	return nil
 }
 

@@ -33,6 +33,9 @@ func (c *Call) Cancel(reason string) {
 // Retire tells the worker that the call is cancelled, waits at most limit for a
 // response all the same, and closes the call.
 func (c *Call) Retire(ctx context.Context, limit time.Duration, reason string) {
+	c.b.mu.Lock()
+	c.Over = nil // it is us who end it
+	c.b.mu.Unlock()
 	c.b.reply(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d,"reason":%q}}`, c.id, reason))
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

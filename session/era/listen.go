@@ -61,6 +61,16 @@ func (f Filter) Of(s Server) Filter {
 	return f
 }
 
+// And is f without the lists that g, what the worker agreed to, does not have; nil is
+// nothing.
+func (f Filter) And(g *Filter) Filter {
+	if g == nil {
+		g = new(Filter)
+	}
+	f.Tools, f.Prompts, f.Resources = f.Tools && g.Tools, f.Prompts && g.Prompts, f.Resources && g.Resources
+	return f
+}
+
 // All is everything that a server can tell, with these resources.
 func All(s Server, uris []string) Filter { return Filter{true, true, true, uris}.Of(s) }
 

@@ -113,7 +113,7 @@ func (s *slowClient) ask(size int) error {
 
 // drain reads what lies there, says how much that was, and ends the session.
 func (s *slowClient) drain() (int64, error) {
-	s.c.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
+	s.c.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
 	n, _ := io.Copy(io.Discard, s.br) // to the deadline
 	s.hangUp()
 	if s.asker != nil {

@@ -10,7 +10,8 @@ usage: scripts/test.sh [fast|full|soak] [STAGE…]
   fast   build, gofmt, vet, the Go tests without the race detector's cost (about a minute when cached)
   full   everything that CI runs: linters, the Go tests under the race detector (with the fuzz targets' seeds),
          end-to-end scripts, the conformance suite, real clients, a real Keycloak, 3 minutes of chaos
-  soak   long campaigns: every fuzz target for FUZZ_SECONDS (default 300), the chaos test for CHAOS_MINUTES (30);
+  soak   long campaigns: every fuzz target for FUZZ_SECONDS (default 300), the chaos test for CHAOS_MINUTES (30),
+         all names of seven modules beside gopls (every REAL_EVERY-th: hours with 1);
          "scripts/test.sh soak fuzz" gives each fuzz target 3 s
 
 With STAGE names only those stages of the level run. --list prints them.
@@ -112,6 +113,8 @@ stage_toolsets() {
 random_arguments() { GATEHOUSE_FUZZ_SECONDS=$1 go test -count=1 -timeout 2h -run '^TestRandomArguments$' ./cmd/gatehouse-worker; }
 stage_arguments() { random_arguments 3; }
 stage_arguments_long() { random_arguments 60; }
+stage_realcode() { scripts/test-realcode.sh; }
+stage_realcode_long() { scripts/test-realcode.sh --whole --every "${REAL_EVERY:-1}"; }
 stage_keycloak() { scripts/test-keycloak.sh; }
 stage_newcomer() {
   if am_root; then scripts/test-newcomer.sh; else say "SKIPPED: needs root (makes an account to be a newcomer)"; fi
@@ -123,8 +126,8 @@ stage_identity() {
 
 fast=(tools build format vet layout unit)
 full=(tools build format vet layout staticcheck vulnerabilities shellcheck race tls identity conformance workers
-  clients keycloak newcomer toolsets arguments bench lifetime lifetime_clients chaos all_clients client_grid all_clients_keycloak)
-soak=(tools build fuzz_long arguments_long chaos_long)
+  clients keycloak newcomer toolsets arguments realcode bench lifetime lifetime_clients chaos all_clients client_grid all_clients_keycloak)
+soak=(tools build fuzz_long arguments_long chaos_long realcode_long)
 declare -n stages=$level
 if [ "${1:-}" = --list ]; then printf '%s\n' "${stages[@]}"; exit 0; fi
 known=("${stages[@]}")

@@ -279,7 +279,7 @@ func (s search) implementors(ctx context.Context, c *toolsets.Call) (*toolsets.R
 		full := r.Name()
 		if method != "" {
 			m, _, _ := types.LookupFieldOrMethod(r.Type.Type(), true, r.Type.Pkg(), method)
-			if m == nil || !m.Pos().IsValid() || m.Pos() == obj.Pos() {
+			if m == nil || !m.Pos().IsValid() || m.Pos() == obj.Pos() && types.IsInterface(r.Type.Type()) {
 				continue // an interface that embeds this one has this very method
 			}
 			at, full = m, full+"."+method

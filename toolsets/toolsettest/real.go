@@ -22,7 +22,7 @@ func Real(t testing.TB, modules ...string) map[string]*program.Snapshot {
 	names := append(modules, strings.Fields(os.Getenv("GATEHOUSE_REAL_MODULES"))...)
 	out := map[string]*program.Snapshot{}
 	for _, name := range names {
-		snap, err := program.New(moduleDir(t, name), RealEnv(t)).Load(t.Context(), nil)
+		snap, err := program.New(ModuleDir(t, name), RealEnv(t)).Load(t.Context(), nil)
 		if err == nil {
 			err = snap.CheckAll(t.Context(), nil)
 		}
@@ -43,8 +43,8 @@ func RealEnv(t testing.TB) []string {
 	return run.Env(GoEnv(t), []string{"GOPROXY=" + strings.TrimSpace(string(out))})
 }
 
-// moduleDir is where a module lies in the module cache.
-func moduleDir(t testing.TB, name string) string {
+// ModuleDir is where a module lies in the module cache.
+func ModuleDir(t testing.TB, name string) string {
 	t.Helper()
 	if !strings.Contains(name, "@") {
 		out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", name).Output()

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -462,22 +461,6 @@ func TestEndsCleanly(t *testing.T) {
 			t.Errorf("%s: processes left: %v", name, kids)
 		}
 	}
-}
-
-// children lists the processes whose parent is pid.
-func children(pid int) []string {
-	var out []string
-	procs, _ := os.ReadDir("/proc")
-	for _, p := range procs {
-		stat, err := os.ReadFile("/proc/" + p.Name() + "/stat")
-		if err != nil {
-			continue
-		}
-		if f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])); len(f) > 1 && f[1] == strconv.Itoa(pid) {
-			out = append(out, string(stat))
-		}
-	}
-	return out
 }
 
 // TestSigintKeepsTheSession: the interrupt that the front end sends gives the

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -118,6 +120,22 @@ func TestTheWatchSeesChanges(t *testing.T) {
 	if got, want := w.changes(t), []string{at("changed"), at("made"), at("mode"), at("removed")}; !slices.Equal(got, want) {
 		t.Errorf("seen: %v", got)
 	}
+}
+
+// children lists the processes whose parent is pid.
+func children(pid int) []string {
+	var out []string
+	procs, _ := os.ReadDir("/proc")
+	for _, p := range procs {
+		stat, err := os.ReadFile("/proc/" + p.Name() + "/stat")
+		if err != nil {
+			continue
+		}
+		if f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])); len(f) > 1 && f[1] == strconv.Itoa(pid) {
+			out = append(out, string(stat))
+		}
+	}
+	return out
 }
 
 func TestLeftProcessesAreSeen(t *testing.T) {

@@ -227,10 +227,17 @@ func TestTheListingIsKept(t *testing.T) {
 		step.change()
 		asked()
 		kept := f.again(keep)
-		got := facts(kept.load())
+		s := kept.index()
 		if n := asked(); (n > 0) != step.ask {
 			t.Errorf("%s: the go command was asked %d times", step.what, n)
 		}
+		if step.ask {
+			continue // it is the go command's answer
+		}
+		if err := s.CheckAll(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		got := facts(s)
 		anew := &fixture{t: t, dir: kept.dir, p: New(kept.dir, f.p.env)}
 		if want := facts(anew.load()); !slices.Equal(got, want) {
 			t.Errorf("%s:\n%s\nanew:\n%s", step.what, strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,4 +96,31 @@ func TestLastWordsAreHeard(t *testing.T) {
 			t.Errorf("the first call: %s, %v", item.Bytes, err)
 		}
 	})
+}
+
+// Those who begin to listen while the front end's subscription is being widened for
+// another are agreed what the worker tells, and not nothing.
+func TestListenersAtOnce(t *testing.T) {
+	w := newWorld(t, session.Config{MaxCalls: 256}, worker("modern"))
+	s := w.modern(alice)
+	var all sync.WaitGroup
+	for n := range 24 {
+		all.Go(func() {
+			filter := `,"notifications":{"toolsListChanged":true}`
+			if n%2 == 0 {
+				filter = fmt.Sprintf(`,"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:%d"]}`, n)
+			}
+			x, err := s.BeginModern(context.Background(), parse(t, modernCall("1", "subscriptions/listen", "{}", filter)), session.ModeStream)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer x.Close()
+			item, err := x.Next(context.Background(), 10*time.Second)
+			if err != nil || !strings.Contains(string(item.Bytes), `"toolsListChanged":true`) {
+				t.Errorf("%s, %v", item.Bytes, err)
+			}
+		})
+	}
+	all.Wait()
 }

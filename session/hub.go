@@ -112,9 +112,10 @@ func (s *Session) listen(ctx context.Context, m *jsonrpc.Message) (*listener, er
 	}
 	l := &listener{s: s, id: bytes.Clone(m.IDBytes()), signal: make(chan struct{}, 1)}
 	l.agreed = want.Of(s.server)
-	l.agreed.URIs = s.interests.add(ctx, s, l.agreed.URIs)
+	uris, told := s.interests.add(ctx, s, l.agreed.URIs)
+	l.agreed.URIs = uris
 	if s.modern.Load() {
-		l.agreed = l.agreed.And(s.acked.Load())
+		l.agreed = l.agreed.And(told)
 	}
 	h := &s.hub
 	h.mu.Lock()

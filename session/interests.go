@@ -28,8 +28,9 @@ type interests struct {
 	lost int          // how many the worker has ended
 }
 
-// add notes interest in resources and returns those that the worker agrees to.
-func (n *interests) add(ctx context.Context, s *Session, uris []string) []string {
+// add notes interest in resources and returns those that the worker agrees to, and
+// what a modern worker has agreed to tell in all; nil: nothing.
+func (n *interests) add(ctx context.Context, s *Session, uris []string) (agreed []string, told *era.Filter) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.uris == nil {
@@ -37,7 +38,7 @@ func (n *interests) add(ctx context.Context, s *Session, uris []string) []string
 	}
 	ctx, cancel := context.WithTimeout(ctx, tuneLimit)
 	defer cancel()
-	var agreed, fresh []string
+	var fresh []string
 	for _, uri := range uris {
 		if n.uris[uri] == 0 {
 			if !s.modern.Load() && !ok(s.b.Ask(ctx, subscription("resources/subscribe", uri))) {
@@ -49,13 +50,13 @@ func (n *interests) add(ctx context.Context, s *Session, uris []string) []string
 		agreed = append(agreed, uri)
 	}
 	if !s.modern.Load() || len(agreed) == 0 && n.call != nil {
-		return agreed
+		return agreed, s.acked.Load()
 	}
 	if len(fresh) > 0 || n.call == nil {
 		n.tune(ctx, s)
 	}
-	told := s.acked.Load()
-	return slices.DeleteFunc(agreed, func(uri string) bool {
+	told = s.acked.Load()
+	agreed = slices.DeleteFunc(agreed, func(uri string) bool {
 		if told != nil && slices.Contains(told.URIs, uri) {
 			return false
 		}
@@ -64,6 +65,7 @@ func (n *interests) add(ctx context.Context, s *Session, uris []string) []string
 		}
 		return true
 	})
+	return agreed, told
 }
 
 // drop takes interest back.

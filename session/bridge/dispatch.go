@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"slices"
 	"strconv"
 
 	"gatehouse/session/era"
@@ -92,7 +93,7 @@ func (b *Bridge) response(m *jsonrpc.Message) error {
 	b.mu.Unlock()
 	out := Outgoing{Final: true, Code: errorCode(m)}
 	if !closed {
-		out.Buf, out.Translated = answer(m, clientID, translation)
+		out.Buf, out.Translated = b.answer(m, clientID, translation)
 	}
 	b.mu.Lock()
 	if out.Buf != nil && !c.push(out) {
@@ -107,17 +108,23 @@ func (b *Bridge) response(m *jsonrpc.Message) error {
 	return nil
 }
 
-// answer is a response as the client gets it, and whether it was translated.
-func answer(m *jsonrpc.Message, clientID []byte, t *era.Translation) (buf *Buffer, translated bool) {
-	if t == nil {
+// answer is a response as the client gets it, and whether it was translated. It may
+// take over the memory of m, which is worth nothing afterwards.
+func (b *Bridge) answer(m *jsonrpc.Message, clientID []byte, t *era.Translation) (buf *Buffer, translated bool) {
+	if t != nil {
+		buf = newBuffer(len(m.Raw) + 512)
+		if buf.B, translated = t.Response(buf.B, m, clientID); translated {
+			jsonrpc.FlattenLines(buf.B)
+			return buf, true
+		}
+		buf.Free()
+	}
+	if buf = b.src.take(m.Raw); buf == nil {
 		return edited(m, jsonrpc.Edit{Span: m.ID, With: clientID}), false
 	}
-	buf = newBuffer(len(m.Raw) + 512)
-	if buf.B, translated = t.Response(buf.B, m, clientID); !translated {
-		buf.B = jsonrpc.AppendEdited(buf.B, m.Raw, jsonrpc.Edit{Span: m.ID, With: clientID})
-	}
+	buf.B = slices.Replace(buf.B, int(m.ID.Start), int(m.ID.End), clientID...) // in place: there is room
 	jsonrpc.FlattenLines(buf.B)
-	return buf, translated
+	return buf, false
 }
 
 // notification gives a notification to the call that it belongs to, else to

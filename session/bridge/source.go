@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"syscall"
 
+	"gatehouse/session/jsonrpc"
 	"gatehouse/session/rawio"
 )
 
@@ -35,6 +36,10 @@ type source struct {
 	turn  int     // bytes since the pipe was empty, or since somebody else had a turn
 	run   int     // lines since the pipe was empty, or since floods was true
 
+	// While a line is handled.
+	line  []byte
+	after []byte // what follows it
+
 	// The read under way.
 	n   int
 	err error
@@ -55,7 +60,7 @@ func (s *source) room() {
 	if s.buf == nil {
 		s.buf = newBuffer(0)
 	} else if len(s.buf.B) == cap(s.buf.B) {
-		s.buf.grow(s.limit + 1)
+		s.buf.grow(s.limit + jsonrpc.MaxID)
 	}
 }
 
@@ -119,28 +124,53 @@ func (s *source) lines(f func(line []byte) error) error {
 	if err := s.fill(); err != nil {
 		return err
 	}
-	rest := s.buf.B
+	err := s.split(seen, f)
+	s.line, s.after = nil, nil
+	return err
+}
+
+// split is lines for what the buffer holds, in whose first seen bytes no line ends.
+func (s *source) split(seen int, f func(line []byte) error) error {
+	s.after = s.buf.B
 	for {
-		i := bytes.IndexByte(rest[seen:], '\n')
+		i := bytes.IndexByte(s.after[seen:], '\n')
 		if i < 0 {
 			break
 		}
 		s.run++
-		line := rest[:seen+i]
-		rest = rest[seen+i+1:]
+		s.line, s.after = s.after[:seen+i], s.after[seen+i+1:]
 		seen = 0
-		if len(line) > s.limit {
+		if len(s.line) > s.limit {
 			return errLine
 		}
-		if err := f(line); err != nil {
+		if err := f(s.line); err != nil {
 			return err
 		}
 	}
-	if len(rest) > s.limit {
+	if len(s.after) > s.limit {
 		return errLine
 	}
-	s.keep(rest)
+	s.keep(s.after)
 	return nil
+}
+
+// take gives the buffer away with the line that is handled, when that is so long that
+// its buffer is mapped; B is raw then, with room for a longer id. It returns nil when the
+// line is short, or when raw is not the whole of it but for white space.
+func (s *source) take(raw []byte) *Buffer {
+	if len(raw) <= maxPooled || s.buf == nil || s.buf.mapped == nil || len(bytes.TrimSpace(s.line)) != len(raw) {
+		return nil
+	}
+	from := cap(s.buf.B) - cap(raw)
+	if cap(s.buf.B)-from-len(raw) < jsonrpc.MaxID {
+		return nil
+	}
+	b := s.buf
+	s.buf = newBuffer(len(s.after))
+	s.buf.B = append(s.buf.B, s.after...)
+	s.line, s.after = nil, s.buf.B
+	b.B = b.B[from : from+len(raw)]
+	return b
 }
 
 // floods reports whether maxRun lines came since the pipe was empty or this was true
@@ -160,9 +190,8 @@ func (s *source) rest() { s.turn, s.run = 0, 0 }
 func (s *source) keep(rest []byte) {
 	switch {
 	case len(rest) == len(s.buf.B):
-		return
-	case len(rest) < classes[0] && cap(s.buf.B) > 2*classes[0]:
-		small := newBuffer(0)
+	case len(rest) < classes[0] && cap(s.buf.B) > 2*classes[0], s.buf.mapped != nil && len(rest) <= maxPooled:
+		small := newBuffer(len(rest))
 		small.B = append(small.B, rest...)
 		s.buf.Free()
 		s.buf = small

@@ -44,6 +44,7 @@ type visit struct {
 	turn  int  // bytes sent since others had one
 	// modern: the request says that it is of the modern era.
 	modern bool
+	http2  bool
 
 	// What a POST brought; here, because visits are used again.
 	body    *[]byte // pooled; message points into it
@@ -56,7 +57,7 @@ var visits = sync.Pool{New: func() any { return new(visit) }}
 
 // begin makes v the visit of a request.
 func (v *visit) begin(w http.ResponseWriter, r *http.Request, p pace, t *audit.Trace) {
-	*v = visit{ResponseWriter: w, start: time.Now(), pace: p, trace: t, id: v.id[:0], modern: modernHeader(r.Header["Mcp-Protocol-Version"]), line: audit.Line{
+	*v = visit{ResponseWriter: w, start: time.Now(), pace: p, trace: t, id: v.id[:0], modern: modernHeader(r.Header["Mcp-Protocol-Version"]), http2: r.ProtoMajor == 2, line: audit.Line{
 		Remote: r.RemoteAddr, Protocol: r.Proto, Method: r.Method, Path: r.URL.Path,
 	}}
 }
@@ -174,7 +175,29 @@ func (v *visit) piece(p []byte) error {
 		v.turn = 0
 		runtime.Gosched()
 	}
+	if v.http2 && len(p) > shortPiece {
+		return v.copied(p)
+	}
 	_, err := v.Write(p)
+	return err
+}
+
+// shortPiece is the longest piece of which net/http takes a copy in any case, in bytes.
+const shortPiece = 4 << 10
+
+// spares hold the copies of pieces, of writeChunk bytes each.
+var spares = sync.Pool{New: func() any { return new([writeChunk]byte) }}
+
+// copied writes a copy of one piece. The HTTP/2 server of net/http has another goroutine
+// read a long piece, and does not wait for it when the client resets the stream: memory
+// that is used again could then carry somebody else's message to that client. A copy
+// whose write failed is left to the collector.
+func (v *visit) copied(p []byte) error {
+	spare := spares.Get().(*[writeChunk]byte)
+	_, err := v.Write(spare[:copy(spare[:], p)])
+	if err == nil {
+		spares.Put(spare)
+	}
 	return err
 }
 

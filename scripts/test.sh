@@ -96,10 +96,11 @@ stage_clients() { scripts/test-first-clients.sh; }
 stage_workers() { scripts/test-workers.sh; }
 stage_all_clients() { scripts/test-clients.sh; }
 stage_client_grid() {
-  local era
+  local era bad=0
   for era in legacy modern; do
-    WORKER_ERA=$era scripts/test-clients.sh --way header --client python --client typescript-v1 --client typescript-v2 --client go
+    WORKER_ERA=$era scripts/test-clients.sh --way header --client python --client typescript-v1 --client typescript-v2 --client go || bad=1
   done
+  return "$bad"
 }
 stage_all_clients_keycloak() { scripts/test-clients.sh --issuer keycloak; }
 stage_lifetime() { scripts/test-lifetime.sh; }

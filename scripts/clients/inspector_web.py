@@ -101,7 +101,7 @@ def main():
         if "whoami" not in browser.text():
             browser.click("//*[normalize-space(text())='Tools']")
         browser.until(lambda: "whoami" in browser.text(), "the tools are not listed")
-        print("tools", sum(name in browser.text() for name in ("echo", "whoami", "progress", "slow", "cancellations", "ask")))
+        print("tools", sum(name in browser.text() for name in ("echo", "whoami", "progress", "slow", "cancellations", "ask", "change")))
         browser.click("//*[normalize-space(text())='whoami']")
         browser.click("//button[contains(., 'Execute') or contains(., 'Run') or contains(., 'Call')]")
         said = browser.until(lambda: re.search(r"account=\S+ uid=\d+ pid=\d+", browser.text()), "no answer of the tool")

@@ -200,16 +200,20 @@ func (p *Private) Path() string {
 }
 
 // Remove removes the folder and all in it. The content is removed with the rights
-// of its owner, so that a worker can't make us remove anything else.
+// of its owner, so that a worker can't make us remove anything else. A folder that can
+// be removed at once is empty: nothing below it is looked at, and its name is in a
+// folder of ours.
 func (p *Private) Remove() error {
 	if p == nil {
 		return nil
 	}
-	err := asOwner(p.uid, p.gid, func() error { return removeContent(p.path) })
-	if err != nil {
-		return fmt.Errorf("remove private folder: %w", err)
+	err := unix.Rmdir(p.path)
+	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
+		if err = asOwner(p.uid, p.gid, func() error { return removeContent(p.path) }); err == nil {
+			err = unix.Rmdir(p.path)
+		}
 	}
-	if err := os.Remove(p.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove private folder: %w", err)
 	}
 	return nil

@@ -251,6 +251,17 @@ func TestPrivateFolder(t *testing.T) {
 	if err := p.Remove(); err != nil {
 		t.Errorf("second removal: %v", err)
 	}
+	empty, err := parent.New(uid, gid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Chmod(empty.Path(), 0) // its owner may
+	if err := empty.Remove(); err != nil {
+		t.Errorf("an empty folder that its owner closed: %v", err)
+	}
+	if _, err := os.Stat(empty.Path()); !errors.Is(err, os.ErrNotExist) {
+		t.Error("the empty folder is left")
+	}
 	if err := (*Private)(nil).Remove(); err != nil || (*Private)(nil).Path() != "" {
 		t.Errorf("no folder: %v", err)
 	}

@@ -11,7 +11,8 @@ usage: scripts/bench.sh [--table NAME] [--rounds N] [--seconds S] [--only WORD,â
 Tables (--table; their columns are explained in scripts/bench/tables/__main__.py):
   calls     F, F/N, L1 and K of a call beside the floors, in both eras and bridged between them
   tokens    what the first use of a token costs more than the next
-  churn     open, call, DELETE, beside fork, exec and handshake of the worker alone
+  churn     open, call, DELETE, beside fork, exec and handshake of the worker alone, and
+            beside the monitor's spawn without HTTP
   sessions  1,000 idle sessions: memory by kind of connection beside a plain handler, calls
             beside them, their opening and their end
   streams   1,000 streams with a message a second each beside a plain writer of events;
@@ -65,7 +66,11 @@ if [ "$(id -u)" = 0 ]; then BIN=/usr/local/libexec/gatehouse-bench.$$; else BIN=
 install -d -m 755 "$BIN"
 at_exit rm -rf "$BIN"
 (cd "$ROOT" && CGO_ENABLED=0 go build -trimpath -o "$BIN/" ./scripts/bench/... ./cmd/...)
-chmod 755 "$BIN"/*
+install -d -m 755 "$BIN/nofront" # where the load generator takes the front end's place
+for p in gatehouse-monitor gatehouse-keykeeper; do ln "$BIN/$p" "$BIN/nofront/"; done
+ln "$BIN/gatehouse" "$BIN/nofront/serve"
+ln "$BIN/load" "$BIN/nofront/gatehouse"
+chmod -R 755 "$BIN"
 case $table:${more[*]} in
   *--smoke*) ;;
   rivals:* | all:*) install_rivals ;;

@@ -17,16 +17,21 @@ type client interface {
 
 // newClients makes clients without opening them.
 func newClients(o *options) ([]client, error) {
-	tokens, err := lines(o.tokenFile)
-	if err != nil {
-		return nil, err
+	if o.monitor == nil {
+		var err error
+		if o.tokens, err = lines(o.tokenFile); err != nil {
+			return nil, err
+		}
 	}
 	out := make([]client, o.clients)
 	for i := range out {
-		if o.mode == "stdio" {
-			out[i] = &stdioClient{cmd: o.cmd, script: newScript(o)}
-		} else {
-			out[i] = newRaw(o, pick(tokens, i))
+		switch token := pick(o.tokens, i); o.mode {
+		case "stdio":
+			out[i] = &stdioClient{cmd: o.cmd, lineClient: lineClient{script: newScript(o)}}
+		case "monitor":
+			out[i] = &spawnedClient{monitor: o.monitor, token: token, lineClient: lineClient{script: newScript(o)}}
+		default:
+			out[i] = newRaw(o, token)
 		}
 	}
 	return out, nil

@@ -2,6 +2,10 @@
 //
 //	load MEASURE -url http://127.0.0.1:9/mcp -pid N -c 32 -d 5s   N is the root of the front end's processes
 //	load calls -mode stdio -cmd ./worker -c 1 -d 5s               no front end: direct stdio, one worker a client
+//	load churn -mode monitor -url http://127.0.0.1:9 -c 4 -d 5s   no HTTP: this program is there in place of gatehouse's front end
+//
+// Under the name gatehouse it takes the place of the front end ("gatehouse front"), and
+// measures calls, churn and open with workers of the monitor's.
 //
 // The measures:
 //
@@ -30,6 +34,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"gatehouse/session/spawn"
 )
 
 const (
@@ -44,6 +50,8 @@ type options struct {
 	version, kind        string
 	modern               bool
 	clients, n           int
+	tokens               []string      // of tokenFile
+	monitor              *spawn.Client // in place of the front end
 	pid                  int
 	payload, result      int
 	duration, patience   time.Duration
@@ -61,6 +69,9 @@ var measures = map[string]func(*options) (figures, error){
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("load: ")
+	if len(os.Args) == 2 && os.Args[1] == "front" {
+		log.Fatal(inPlaceOfFront())
+	}
 	if len(os.Args) < 2 || measures[os.Args[1]] == nil {
 		log.Fatal("usage: load calls|churn|open|tokens|idle|crowd|left|streams|large|slow OPTIONS…")
 	}
@@ -68,7 +79,11 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	out, err := measures[os.Args[1]](o)
+	measure := measures[os.Args[1]]
+	if o.mode == "monitor" {
+		measure = func(o *options) (figures, error) { return atMonitor(os.Args[1:], o) }
+	}
+	out, err := measure(o)
 	if err != nil {
 		log.Fatalf("%s: %v", os.Args[1], err)
 	}
@@ -78,7 +93,7 @@ func main() {
 func parse(args []string) (*options, error) {
 	var o options
 	f := flag.NewFlagSet("load", flag.ExitOnError)
-	f.StringVar(&o.mode, "mode", "http", "stdio or http")
+	f.StringVar(&o.mode, "mode", "http", "stdio, http or monitor")
 	f.StringVar(&o.cmd, "cmd", "", "stdio: worker command")
 	f.StringVar(&o.url, "url", "", "http: endpoint")
 	f.StringVar(&o.tokenFile, "token-file", "", "file with a bearer token a line; client i uses line i mod n")

@@ -10,14 +10,45 @@ import (
 	"strings"
 )
 
-// stdioClient speaks to a worker of its own without anything between.
-type stdioClient struct {
+// lineClient speaks to a worker on its pipes.
+type lineClient struct {
 	script
-	cmd string
-	c   *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
 	buf []byte
+}
+
+// begin does the handshake on pipes to a new worker.
+func (l *lineClient) begin(in io.WriteCloser, out io.Reader) error {
+	l.in, l.out = in, bufio.NewReaderSize(out, 64<<10)
+	if _, err := l.request(append(l.initialize(), '\n')); err != nil {
+		return err
+	}
+	_, err := l.in.Write(append(bytes.Clone(initialized), '\n'))
+	return err
+}
+
+func (l *lineClient) call(id int64) error {
+	l.buf = append(l.echo(l.buf[:0], id), '\n')
+	answer, err := l.request(l.buf)
+	if err != nil {
+		return err
+	}
+	return l.checkAnswer(answer, id)
+}
+
+func (l *lineClient) request(line []byte) ([]byte, error) {
+	if _, err := l.in.Write(line); err != nil {
+		return nil, err
+	}
+	return l.out.ReadSlice('\n')
+}
+
+// stdioClient starts a worker of its own, without anything between.
+type stdioClient struct {
+	lineClient
+	cmd string
+	c   *exec.Cmd
 }
 
 func (s *stdioClient) open() error {
@@ -27,39 +58,18 @@ func (s *stdioClient) open() error {
 	}
 	s.c = exec.Command(f[0], f[1:]...)
 	s.c.Stderr = os.Stderr
-	var err error
-	if s.in, err = s.c.StdinPipe(); err != nil {
+	in, err := s.c.StdinPipe()
+	if err != nil {
 		return err
 	}
 	out, err := s.c.StdoutPipe()
 	if err != nil {
 		return err
 	}
-	s.out = bufio.NewReaderSize(out, 64<<10)
 	if err := s.c.Start(); err != nil {
 		return err
 	}
-	if _, err := s.request(append(s.initialize(), '\n')); err != nil {
-		return err
-	}
-	_, err = s.in.Write(append(bytes.Clone(initialized), '\n'))
-	return err
-}
-
-func (s *stdioClient) call(id int64) error {
-	s.buf = append(s.echo(s.buf[:0], id), '\n')
-	answer, err := s.request(s.buf)
-	if err != nil {
-		return err
-	}
-	return s.checkAnswer(answer, id)
-}
-
-func (s *stdioClient) request(line []byte) ([]byte, error) {
-	if _, err := s.in.Write(line); err != nil {
-		return nil, err
-	}
-	return s.out.ReadSlice('\n')
+	return s.begin(in, out)
 }
 
 func (s *stdioClient) close() error {

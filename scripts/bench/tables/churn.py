@@ -12,8 +12,11 @@ def run(bench, world, only):
 
 def churn(bench, world, only):
     bare = Case("fork, exec, handshake and call alone", ())
-    cases = [bare, *only([world.floor("floor, best, no token", tokens=False), world.floor("floor, best, RS256 + TLS", tls=True),
-                          world.loopback(), world.shared_account(), world.monitor(), world.monitor("the same, 4 warm workers", more=WARM)])]
+    loopback, monitor = world.loopback(), world.monitor()
+    spawns = {c.name: world.spawn_alone(c) for c in (loopback, monitor)}
+    fronts = only([world.floor("floor, best, no token", tokens=False), world.floor("floor, best, RS256 + TLS", tls=True),
+                   loopback, world.shared_account(), monitor, world.monitor("the same, 4 warm workers", more=WARM)])
+    cases = [bare, *[spawns[c.name] for c in fronts if c.name in spawns], *fronts]
 
     def measure(case):
         if case is bare:
@@ -23,13 +26,17 @@ def churn(bench, world, only):
             return front.load("churn", 0, "-c", 4) | front.load("open", 0)
 
     got = bench.interleaved(cases, measure)
+
+    def slower(than, case):
+        return f"{median([b['rps'] / r['rps'] for b, r in zip(got[than.name], got[case.name])]):.2f}"
+
     rows = []
     for case in cases:
         rs = got[case.name]
-        slower = median([b["rps"] / r["rps"] for b, r in zip(got[bare.name], rs)])
         cpu = "–" if case is bare else f"{column(rs, 'front_us'):.0f}"
-        rows.append([case.name, cpu, f"{column(rs, 'rps'):.0f}", f"{slower:.2f}", f"{column(rs, 'open_p50_us') / 1000:.1f}"])
-    return table(["front end", "CPU a session µs", "sessions a second, 4 clients", "alone : this", "opening by one client ms"], rows)
+        spawn = slower(spawns[case.name], case) if case.name in spawns else "–"
+        rows.append([case.name, cpu, f"{column(rs, 'rps'):.0f}", slower(bare, case), spawn, f"{column(rs, 'open_p50_us') / 1000:.1f}"])
+    return table(["front end", "CPU a session µs", "sessions a second, 4 clients", "alone : this", "its spawn alone : this", "opening by one client ms"], rows)
 
 
 def slow_start(bench, world):

@@ -1,7 +1,7 @@
 """The front ends that are measured: gatehouse in its ways of running, the null handler and the floors."""
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from front import Case
 
@@ -58,6 +58,11 @@ class World:
         if not self.root:
             return self.shared_account(name + " (SHARED ACCOUNT: not root)", **more)
         return self._authenticated(name, {"MCP_RUN_AS": "monitor", "MCP_ACCOUNTS_FILE": f"{self.work}/accounts.yaml"}, **more)
+
+    def spawn_alone(self, case):
+        """The same service with the load generator in place of the front end: all that starting and ending a worker takes, without HTTP."""
+        name = case.name.replace("gatehouse", "spawn by the monitor alone")
+        return replace(case, name=name, cmd=(f"{self.bin}/nofront/serve", "serve"), load=(*case.load, "-mode", "monitor"))
 
     def _authenticated(self, name, settings, **more):
         settings = {"MCP_MODE": "authenticated", "MCP_ISSUER": self.secure, "MCP_ISSUER_CA": f"{self.work}/issuer/ca.pem",

@@ -277,7 +277,6 @@ func (b *Bridge) end(reason string, stopped bool) {
 	close(b.done)
 	b.room.Broadcast()
 	b.w.Stop()
-	_ = b.stdin.Close() // the worker's end of file
 	go b.clearUp()
 }
 
@@ -299,6 +298,7 @@ func (b *Bridge) workerEnded() {
 
 // clearUp waits for the worker's end and clears up after it.
 func (b *Bridge) clearUp() {
+	_ = b.stdin.Close() // the worker's end of file; waits while the worker keeps the pipe locked
 	if !within(stopLimit, b.w.Exited()) {
 		b.log().Error().Msg("a stopped worker was not reported gone")
 	}

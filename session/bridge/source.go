@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"os"
 	"runtime"
 	"syscall"
 
 	"gatehouse/session/jsonrpc"
-	"gatehouse/session/rawio"
 )
 
 // errLine says that a line is longer than the limit.
@@ -46,11 +44,9 @@ type source struct {
 }
 
 func newSource(src io.Reader, limit int) *source {
-	s := &source{src: src, limit: limit}
-	if f, ok := src.(*os.File); ok {
-		if raw, err := f.SyscallConn(); err == nil && rawio.Ready(raw) {
-			s.raw, s.try = raw, s.tryRead
-		}
+	s := &source{src: src, limit: limit, raw: nonBlocking(src)}
+	if s.raw != nil {
+		s.try = s.tryRead
 	}
 	return s
 }
@@ -75,14 +71,11 @@ func (s *source) drop() {
 func (s *source) tryRead(fd uintptr) bool {
 	s.room()
 	b := s.buf.B
-	n, err := rawio.Read(fd, b[len(b):cap(b)])
-	switch {
-	case err == syscall.EAGAIN:
+	n, err := readPipe(fd, b[len(b):cap(b)])
+	if err == syscall.EAGAIN {
 		s.rest()
 		s.drop()
 		return false // wait until there is something
-	case err == nil && n == 0:
-		err = io.EOF
 	}
 	s.n, s.err = n, err
 	return true

@@ -3,11 +3,8 @@ package bridge
 import (
 	"errors"
 	"io"
-	"os"
 	"syscall"
 	"time"
-
-	"gatehouse/session/rawio"
 )
 
 // deadlineWriter is the worker's stdin.
@@ -34,11 +31,9 @@ type writer struct {
 }
 
 func newWriter(dst deadlineWriter, timeout time.Duration) *writer {
-	w := &writer{dst: dst, timeout: timeout}
-	if f, ok := dst.(*os.File); ok {
-		if raw, err := f.SyscallConn(); err == nil && rawio.Ready(raw) {
-			w.raw, w.try = raw, w.tryWrite
-		}
+	w := &writer{dst: dst, timeout: timeout, raw: nonBlocking(dst)}
+	if w.raw != nil {
+		w.try = w.tryWrite
 	}
 	return w
 }
@@ -46,7 +41,7 @@ func newWriter(dst deadlineWriter, timeout time.Duration) *writer {
 // tryWrite writes what the pipe takes now; it never waits.
 func (w *writer) tryWrite(fd uintptr) bool {
 	for w.n < len(w.p) {
-		n, err := rawio.Write(fd, w.p[w.n:])
+		n, err := writePipe(fd, w.p[w.n:])
 		w.n += n
 		if err != nil {
 			if err != syscall.EAGAIN {

@@ -365,7 +365,7 @@ func (m *Monitor) handOver(a *attendant, seq uint64, l *lease, w *running) owner
 // no front end's has its pipes closed first, which asks it to end.
 func (m *Monitor) attendWorker(to owner, l *lease, w *running) {
 	if to.a == nil {
-		closeFiles(w.handles())
+		go closeFiles(w.handles()) // waits while the worker keeps a pipe locked
 	}
 	<-w.Done()
 	if err := w.clear(); err != nil {

@@ -1,9 +1,9 @@
-// Package rawio reads and writes descriptors that do not block without a word to the
-// scheduler.
+// Package rawio reads and writes sockets of the network that do not block without a
+// word to the scheduler.
 //
 // An ordinary system call lets another thread have the processor while it lasts, and
 // wakes the runtime's watchdog (sysmon) when the process was idle. A call through the
-// front end makes half a dozen, none of which waits, and between two calls the process
+// front end makes some to its client, none of which waits, and between two calls the process
 // is idle: the watchdog was woken and put to sleep once or twice a call, which cost
 // about a tenth of it.
 //
@@ -50,13 +50,18 @@ func Write(fd uintptr, p []byte) (int, error) {
 	}
 }
 
-// Ready reports whether a descriptor may be used here: it must not block, or a
-// processor would be lost for as long as it does.
+// Ready reports whether a descriptor may be used here: a socket of the network that
+// does not block. A processor would be lost for as long as a call waits. A pipe, and a
+// socket of this machine alone, may hold a call up in the kernel although they do not
+// block: for a lock that whoever has the other end keeps, or for the end of a file
+// that it sent along.
 func Ready(c syscall.RawConn) bool {
 	ready := false
 	err := c.Control(func(fd uintptr) {
 		flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, fd, syscall.F_GETFL, 0)
-		ready = errno == 0 && flags&syscall.O_NONBLOCK != 0
+		domain, err := syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_DOMAIN)
+		ready = errno == 0 && flags&syscall.O_NONBLOCK != 0 &&
+			err == nil && (domain == syscall.AF_INET || domain == syscall.AF_INET6)
 	})
 	return err == nil && ready
 }

@@ -2,7 +2,9 @@ package rawio
 
 import (
 	"bytes"
+	"net"
 	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 )
@@ -105,19 +107,45 @@ func TestOneInManyIsOrdinary(t *testing.T) {
 	}
 }
 
+// TestReady: sockets of the network that do not block, and nothing else.
 func TestReady(t *testing.T) {
-	r, w := pipe(t)
-	if !Ready(raw(t, r)) {
-		t.Error("a pipe of ours is said to block")
+	for _, c := range []struct {
+		network, address string
+		ready            bool
+	}{{"tcp", "127.0.0.1:0", true}, {"tcp", "[::1]:0", true}, {"unix", filepath.Join(t.TempDir(), "s"), false}} {
+		ln, err := net.Listen(c.network, c.address)
+		if err != nil {
+			t.Logf("%s: %v", c.address, err) // without IPv6
+			continue
+		}
+		defer ln.Close()
+		to, err := net.Dial(c.network, ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer to.Close()
+		from, err := ln.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		rc, err := from.(syscall.Conn).SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if Ready(rc) != c.ready {
+			t.Errorf("%s %s: %v", c.network, c.address, !c.ready)
+		}
+		rc.Control(func(fd uintptr) { syscall.SetNonblock(int(fd), false) })
+		if Ready(rc) {
+			t.Errorf("%s: a socket that blocks is taken", c.address)
+		}
+		from.Close()
+		if Ready(rc) {
+			t.Errorf("%s: a closed socket is taken", c.address)
+		}
 	}
-	w.Fd() // makes it block
-	if Ready(raw(t, w)) {
-		t.Error("a pipe that blocks is taken")
-	}
-	c := raw(t, r)
-	r.Close()
-	if Ready(c) {
-		t.Error("a closed file is taken")
+	if r, _ := pipe(t); Ready(raw(t, r)) {
+		t.Error("a pipe is taken")
 	}
 }
 

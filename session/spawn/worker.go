@@ -112,10 +112,10 @@ func (w *worker) Renew(ctx context.Context, token string) error {
 	return nil
 }
 
-// Stop closes stdin and asks the monitor to see to the rest.
+// Stop closes stdin and asks the monitor to see to the rest. It waits for neither.
 func (w *worker) Stop() {
 	w.stop.Do(func() {
-		w.stdin.Close()
+		go w.stdin.Close() // waits while the worker keeps the pipe locked
 		select {
 		case <-w.exited:
 			return
@@ -140,9 +140,10 @@ func (w *worker) discard() {
 	w.Stop()
 }
 
+// closeFiles waits for no pipe that the worker keeps locked.
 func (w *worker) closeFiles() {
 	for _, f := range []*os.File{w.stdin, w.stdout, w.stderr} {
-		f.Close()
+		go f.Close()
 	}
 	w.pidfd.close()
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"gatehouse/auth/authtest"
 	"gatehouse/session/monitor/cgroup"
 	"gatehouse/session/spawn"
@@ -291,4 +293,31 @@ func openFDs(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return len(d)
+}
+
+// TestWorkersYieldToTheFrontEnd: they are batch processes, and the parts are not.
+func TestWorkersYieldToTheFrontEnd(t *testing.T) {
+	const normal, batch = 0, 3
+	if a, err := unix.SchedGetAttr(0, 0); err != nil || a.Policy != normal {
+		t.Skip("the test runs under a policy that is kept")
+	}
+	r := newRig(t, `echo end; read x`).start()
+	w := r.spawn(r.front(), r.token("alice"))
+	policy := func(pid int) uint32 {
+		a, err := unix.SchedGetAttr(pid, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Policy
+	}
+	if got := policy(w.PID()); got != batch {
+		t.Errorf("the worker's policy is %d", got)
+	}
+	r.m.mu.Lock()
+	defer r.m.mu.Unlock()
+	for name, part := range r.m.children {
+		if got := policy(part.PID()); got != normal {
+			t.Errorf("policy of the %s is %d", name, got)
+		}
+	}
 }

@@ -104,7 +104,7 @@ func (r *runner) start(j job, number uint64) (_ *running, err error) {
 		return nil, err
 	}
 	w.dir = k.command.Dir(place)
-	spec := proc.Spec{Path: k.command.Argv[0], Argv: k.command.Argv, Dir: w.dir, Env: w.env, KeepPIDFD: true}
+	spec := proc.Spec{Path: k.command.Argv[0], Argv: k.command.Argv, Dir: w.dir, Env: w.env, KeepPIDFD: true, Batch: true}
 	if w.stdio, err = world.NewStdio(a.UID, a.GID); err != nil {
 		return nil, err
 	}

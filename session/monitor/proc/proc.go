@@ -39,6 +39,9 @@ type Spec struct {
 	Cgroup *os.File
 	// Label, if not 0, marks the child and all that descend from it, for Labelled.
 	Label uint64
+	// Batch has the child, and all that descend from it, take the processor from nobody
+	// when it wakes up: see batch.
+	Batch bool
 	// SameSession leaves the child in our session, in a process group of its own.
 	// The zero value gives it a session of its own.
 	SameSession bool
@@ -127,6 +130,9 @@ func (h *Host) start(s *Spec) (*Child, error) {
 			return nil, err
 		}
 		defer restore()
+	}
+	if s.Batch {
+		defer batch()()
 	}
 	if err := s.refuseRoot(); err != nil { // last, so that nothing changes the answer
 		return nil, err

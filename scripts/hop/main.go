@@ -30,7 +30,7 @@ func main() {
 	ca := flag.String("ca", "", "PEM file of the CA that signed its certificate")
 	tokenFile := flag.String("token-file", "", "file that holds the bearer token")
 	flag.Parse()
-	proxy, err := newHop(*to, *ca, *tokenFile)
+	hop, err := newHop(*to, *ca, *tokenFile)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -42,12 +42,17 @@ func main() {
 		log.Fatalf("%v is not a loopback address", ln.Addr())
 	}
 	fmt.Println(ln.Addr())
-	srv := &http.Server{Handler: proxy, ReadHeaderTimeout: 10 * time.Second}
+	srv := &http.Server{Handler: hop, ReadHeaderTimeout: 10 * time.Second}
 	log.Fatal(srv.Serve(ln))
 }
 
 // newHop returns the proxy to origin, trusting ca alone and adding the token.
-func newHop(origin, ca, tokenFile string) (*httputil.ReverseProxy, error) {
+//
+// It serves in full duplex. Otherwise net/http closes a request's body as soon as the
+// answer begins, and the transport, which looks for the body's end after it has sent
+// it, takes that for a failed request and cuts the answer off: a server that answers
+// within a millisecond was quicker now and then.
+func newHop(origin, ca, tokenFile string) (http.Handler, error) {
 	u, err := url.Parse(origin)
 	if err != nil || u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("-to %q is no https origin", origin)
@@ -65,7 +70,7 @@ func newHop(origin, ca, tokenFile string) (*httputil.ReverseProxy, error) {
 		return nil, fmt.Errorf("read the token: %w", err)
 	}
 	bearer := "Bearer " + strings.TrimSpace(string(tok))
-	return &httputil.ReverseProxy{
+	proxy := &httputil.ReverseProxy{
 		FlushInterval: -1,
 		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: u.Hostname()}},
 		Rewrite: func(pr *httputil.ProxyRequest) {
@@ -73,5 +78,12 @@ func newHop(origin, ca, tokenFile string) (*httputil.ReverseProxy, error) {
 			pr.Out.Host = pr.In.Host
 			pr.Out.Header.Set("Authorization", bearer)
 		},
-	}, nil
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+			http.Error(w, err.Error(), http.StatusHTTPVersionNotSupported)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}), nil
 }

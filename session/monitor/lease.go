@@ -36,7 +36,8 @@ var overdue = ladder{0, 800 * time.Millisecond}
 
 // leaseCheck is the longest that an expiry timer sleeps. The timers of the
 // runtime stand still while the host is suspended; the wall clock is looked at
-// this often at least.
+// this often at least, for all leases in the same moment: a thousand of them would
+// wake the monitor a hundred times a second.
 const leaseCheck = 10 * time.Second
 
 // limits bound what can run. The zero value admits nothing.
@@ -264,8 +265,9 @@ func (l *lease) arm() {
 	}
 	if !l.until.IsZero() && l.body != nil {
 		// Round strips the monotonic reading: what counts is the wall clock.
-		left := l.until.Sub(l.table.now().Round(0))
-		l.timer = time.AfterFunc(min(max(left, 0), leaseCheck), l.check)
+		now := l.table.now().Round(0)
+		left, look := l.until.Sub(now), now.Truncate(leaseCheck).Add(leaseCheck).Sub(now)
+		l.timer = time.AfterFunc(min(max(left, 0), look), l.check)
 	}
 }
 

@@ -10,7 +10,8 @@ import "net/http"
 type events struct {
 	v     *visit
 	ctrl  *http.ResponseController
-	begun bool // a message was sent
+	begun bool   // a message was sent
+	head  []byte // of an event, used again
 }
 
 // retry says how long to wait before a stream that broke is opened again, in
@@ -22,6 +23,8 @@ var (
 	typeEvents  = []string{"text/event-stream"}
 	noCache     = []string{"no-cache, no-transform"}
 	noBuffering = []string{"no"}
+	blankLine   = []byte("\n\n")
+	silence     = []byte(":\n\n")
 )
 
 // stream begins the response. Headers and a comment are flushed at once: some
@@ -56,20 +59,21 @@ func (e *events) message(b []byte) error { return e.event(b, nil) }
 func (e *events) event(b, id []byte) error {
 	e.v.traceOut(b)
 	e.v.arm()
-	head := make([]byte, 0, 96)
+	head := e.head[:0]
 	if id != nil {
 		head = append(append(append(head, "id: "...), id...), '\n')
 	}
 	if !e.begun {
 		e.begun, head = true, append(head, retry...)
 	}
-	if _, err := e.v.Write(append(head, "event: message\ndata: "...)); err != nil {
+	e.head = append(head, "event: message\ndata: "...)
+	if _, err := e.v.Write(e.head); err != nil {
 		return err
 	}
 	if err := e.v.send(b); err != nil {
 		return err
 	}
-	if _, err := e.v.Write([]byte("\n\n")); err != nil {
+	if _, err := e.v.Write(blankLine); err != nil {
 		return err
 	}
 	return e.flush()
@@ -78,7 +82,7 @@ func (e *events) event(b, id []byte) error {
 // comment sends a line that clients pass over.
 func (e *events) comment() error {
 	e.v.arm()
-	if _, err := e.v.Write([]byte(":\n\n")); err != nil {
+	if _, err := e.v.Write(silence); err != nil {
 		return err
 	}
 	return e.flush()

@@ -27,7 +27,7 @@ const (
 // LF, so that it is one SSE data line.
 type Item struct {
 	Bytes []byte
-	// ID is the event's id; nil when nothing is kept of the stream.
+	// ID is the event's id, valid as long as Bytes; nil when nothing is kept of the stream.
 	ID []byte
 	// Final marks the response of the call; nothing follows it.
 	Final bool
@@ -79,8 +79,7 @@ func (x *Exchange) Next(ctx context.Context, wait time.Duration) (Item, error) {
 	item, err := x.fetch(ctx, wait)
 	switch {
 	case err == nil && x.track != nil:
-		item.ID = x.s.replay.add(x.track, item.Bytes, item.Final)
-		x.done = item.Final
+		x.keep(&item)
 	case err != nil:
 		x.done = !errors.Is(err, ErrWait) && ctx.Err() == nil
 		err = x.gone(err)
@@ -120,10 +119,17 @@ func (x *Exchange) Keep(first *Item) (prime []byte) {
 	}
 	x.track = x.s.replay.begin(id)
 	if x.track != nil && first.Bytes != nil {
-		first.ID = x.s.replay.add(x.track, first.Bytes, first.Final)
-		x.done = first.Final
+		x.keep(first)
 	}
 	return x.s.primer(x.track)
+}
+
+// keep keeps a message, and gives it its id.
+func (x *Exchange) keep(item *Item) {
+	if seq, kept := x.s.replay.add(x.track, item.Bytes, item.Final); kept {
+		item.ID = x.s.replay.name(nil, x.track, seq)
+	}
+	x.done = item.Final
 }
 
 // pump keeps what a call brings after its client's connection broke.

@@ -107,20 +107,23 @@ func (r *replay) drop(t *track, n int) {
 		t.bytes -= len(e.b)
 		r.bytes -= len(e.b)
 	}
-	t.events = append([]event(nil), t.events[n:]...)
+	clear(t.events[:n])
+	if t.events = t.events[n:]; len(t.events) == 0 {
+		t.events = nil
+	}
 }
 
-// name is the id of an event. It holds nothing that a client could use but by
-// sending it back.
-func (r *replay) name(t *track, seq uint64) []byte {
-	b := append(make([]byte, 0, len(r.tag)+16), r.tag...)
+// name appends the id of an event to b. It holds nothing that a client could use but
+// by sending it back.
+func (r *replay) name(b []byte, t *track, seq uint64) []byte {
+	b = append(b, r.tag...)
 	b = strconv.AppendUint(append(b, '.'), t.id, 10)
 	return strconv.AppendUint(append(b, '.'), seq, 10)
 }
 
-// add keeps a message as the next event of its track, and returns its id; nil when
-// it is too large to be kept.
-func (r *replay) add(t *track, b []byte, final bool) []byte {
+// add makes a message the next event of its track, and returns its number; kept is
+// false when it is too large for that, and has no id.
+func (r *replay) add(t *track, b []byte, final bool) (seq uint64, kept bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t.last++
@@ -135,7 +138,7 @@ func (r *replay) add(t *track, b []byte, final bool) []byte {
 	if len(b) > r.bounds.Bytes {
 		r.drop(t, len(t.events))
 		t.lost = t.last
-		return nil
+		return t.last, false
 	}
 	t.events = append(t.events, event{t.last, now, append([]byte(nil), b...), final})
 	t.bytes += len(b)
@@ -148,7 +151,7 @@ func (r *replay) add(t *track, b []byte, final bool) []byte {
 		}
 		r.forget(other)
 	}
-	return r.name(t, t.last)
+	return t.last, true
 }
 
 // trim drops what is beyond the bounds of a track, r.mu held.
@@ -187,6 +190,9 @@ func (r *replay) after(t *track, seq uint64) (e event, ok, missed bool) {
 	defer r.mu.Unlock()
 	if t.lost > seq {
 		return e, false, true
+	}
+	if t.last <= seq { // as always but after a break
+		return e, false, false
 	}
 	for _, e := range t.events {
 		if e.seq > seq {

@@ -17,6 +17,10 @@ type Stream struct {
 	track  *track // nil: nothing is kept
 	at     uint64 // the event that was handed out last
 	prime  []byte
+	id     []byte // of the event that was handed out last, used again
+
+	timer *time.Timer // nil until the stream waits for the first time
+	rings time.Time   // when timer does; zero: it has
 }
 
 func (x *Stream) wake() {
@@ -65,7 +69,7 @@ func (s *Session) primer(t *track) []byte {
 	if t == nil || s.version != primed {
 		return nil
 	}
-	return s.replay.name(t, 0)
+	return s.replay.name(nil, t, 0)
 }
 
 // resume goes on with the stream of a call.
@@ -119,7 +123,7 @@ func (x *Stream) Next(ctx context.Context, wait time.Duration) (item Item, err e
 	}
 }
 
-// takeNext is take or takeOfCall. It is not inlined: see limit.
+// takeNext is take or takeOfCall. It is not inlined: see timeout.
 //
 //go:noinline
 func (x *Stream) takeNext(item *Item) (ok bool, err error) {
@@ -134,38 +138,40 @@ func (x *Stream) takeNext(item *Item) (ok bool, err error) {
 // sleep waits for a wake-up, for until (waited; the zero time is never), or for the
 // moment at which the credential expires.
 func (x *Stream) sleep(ctx context.Context, until time.Time) (waited bool, err error) {
-	limit, waited := x.limit(until)
-	var timeout <-chan time.Time
-	if limit >= 0 {
-		timer := time.NewTimer(limit)
-		defer timer.Stop()
-		timeout = timer.C
-	}
 	select {
 	case <-x.signal:
 		return false, nil
-	case <-timeout:
-		return waited, nil
+	case <-x.timeout(until):
+		x.rings = time.Time{}
+		return !until.IsZero() && !time.Now().Before(until), nil
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
 }
 
-// limit is how long sleep may take, -1 for ever, and whether until is why. It is not
+// timeout rings when sleep has to end at the latest, or earlier: a message puts the end
+// off, and the timer is set anew once it has rung instead of at each message. It is not
 // inlined: a stream that waits should hold little of the stack.
 //
 //go:noinline
-func (x *Stream) limit(until time.Time) (limit time.Duration, waited bool) {
-	limit = -1
-	if !until.IsZero() {
-		limit, waited = max(time.Until(until), 0), true
-	}
+func (x *Stream) timeout(until time.Time) <-chan time.Time {
 	if at := x.s.expiresAt(); !at.IsZero() && x.Call() == nil {
-		if left := max(at.Sub(x.s.t.now()), 0); !waited || left < limit {
-			limit, waited = left, false
+		if expiry := time.Now().Add(at.Sub(x.s.t.now())); until.IsZero() || expiry.Before(until) {
+			until = expiry
 		}
 	}
-	return limit, waited
+	if until.IsZero() {
+		return nil
+	}
+	if x.rings.IsZero() || until.Before(x.rings) {
+		x.rings = until
+		if x.timer == nil {
+			x.timer = time.NewTimer(time.Until(until))
+		} else {
+			x.timer.Reset(time.Until(until))
+		}
+	}
+	return x.timer.C
 }
 
 // take returns what is queued, or why nothing comes any more.
@@ -190,7 +196,7 @@ func (x *Stream) take() (item Item, ok bool, err error) {
 	if x.track != nil {
 		if e, ok, _ := s.replay.after(x.track, x.at); ok {
 			x.at = e.seq
-			return Item{Bytes: e.b, ID: s.replay.name(x.track, e.seq)}, true, nil
+			return Item{Bytes: e.b, ID: x.name()}, true, nil
 		}
 	}
 	m, ok := o.queue.Pop()
@@ -199,10 +205,18 @@ func (x *Stream) take() (item Item, ok bool, err error) {
 	}
 	x.cur, item.Bytes = m, m.Buf.B
 	if x.track != nil {
-		item.ID = s.replay.add(x.track, item.Bytes, false)
-		x.at = x.track.last
+		var kept bool
+		if x.at, kept = s.replay.add(x.track, item.Bytes, false); kept {
+			item.ID = x.name()
+		}
 	}
 	return item, true, nil
+}
+
+// name is the id of the event that is handed out.
+func (x *Stream) name() []byte {
+	x.id = x.s.replay.name(x.id[:0], x.track, x.at)
+	return x.id
 }
 
 // sent frees what was handed out.
@@ -224,7 +238,7 @@ func (x *Stream) takeOfCall() (item Item, ok bool, err error) {
 		return item, false, ErrReplaced
 	case ok:
 		x.at = e.seq
-		return Item{Bytes: e.b, ID: r.name(x.track, e.seq), Final: e.final}, true, nil
+		return Item{Bytes: e.b, ID: x.name(), Final: e.final}, true, nil
 	case x.track.last > x.at: // it came meanwhile
 		x.wake()
 		return item, false, nil
@@ -238,6 +252,9 @@ func (x *Stream) Close() {
 		return
 	}
 	x.closed = true
+	if x.timer != nil {
+		x.timer.Stop()
+	}
 	x.s.touch()
 	if x.Call() != nil {
 		x.closeCall()

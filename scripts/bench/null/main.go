@@ -12,6 +12,7 @@ import (
 	"flag"
 	"io"
 	"log"
+	"math/rand/v2"
 	"net/http"
 	"time"
 )
@@ -68,8 +69,17 @@ func stream(w http.ResponseWriter, r *http.Request, every time.Duration) {
 	if ctrl.Flush() != nil {
 		return
 	}
+	// Streams that were opened together do not all have their message at once, as those
+	// of independent workers do not: one wake-up for several makes each of them cheaper.
 	var tick <-chan time.Time // nil for ever without messages
 	if every > 0 {
+		first := time.NewTimer(rand.N(every))
+		defer first.Stop()
+		select {
+		case <-r.Context().Done():
+			return
+		case <-first.C:
+		}
 		t := time.NewTicker(every)
 		defer t.Stop()
 		tick = t.C

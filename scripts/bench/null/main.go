@@ -1,7 +1,7 @@
 // Command null is a net/http handler without worker, session and tokens: what HTTP
 // alone costs. Other front ends are measured as multiples of it, or beside it.
 //
-//	null -addr ADDR [-cert FILE -key FILE] [-every 1s]
+//	null -addr ADDR [-cert FILE -key FILE] [-every 1s [-together]]
 //
 // A POST is answered with its own body. A GET opens a stream of events that stays
 // open, with one message each interval if one is given.
@@ -25,13 +25,14 @@ func main() {
 	cert := flag.String("cert", "", "certificate; with it TLS, HTTP/1.1 and HTTP/2 are served")
 	key := flag.String("key", "", "its key")
 	every := flag.Duration("every", 0, "how often a stream gets a message; 0: never")
+	together := flag.Bool("together", false, "streams that were opened together have their messages together")
 	flag.Parse()
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.Method {
 		case http.MethodPost:
 			post(w, r)
 		case http.MethodGet:
-			stream(w, r, *every)
+			stream(w, r, *every, *together)
 		}
 	})
 	srv := &http.Server{Addr: *addr, Handler: h, ReadHeaderTimeout: 5 * time.Second}
@@ -63,23 +64,23 @@ func post(w http.ResponseWriter, r *http.Request) {
 const event = "event: message\ndata: " +
 	`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"bench","data":"one more second has passed"}}` + "\n\n"
 
-func stream(w http.ResponseWriter, r *http.Request, every time.Duration) {
+func stream(w http.ResponseWriter, r *http.Request, every time.Duration, together bool) {
 	w.Header()["Content-Type"] = []string{"text/event-stream"}
 	ctrl := http.NewResponseController(w)
 	if ctrl.Flush() != nil {
 		return
 	}
-	// Streams that were opened together do not all have their message at once, as those
-	// of independent workers do not: one wake-up for several makes each of them cheaper.
-	var tick <-chan time.Time // nil for ever without messages
-	if every > 0 {
-		first := time.NewTimer(rand.N(every))
-		defer first.Stop()
+	// Independent workers do not have their messages in the same moment. Streams that do
+	// are cheaper: one wake-up is for several.
+	if every > 0 && !together {
 		select {
 		case <-r.Context().Done():
 			return
-		case <-first.C:
+		case <-time.After(rand.N(every)):
 		}
+	}
+	var tick <-chan time.Time // nil for ever without messages
+	if every > 0 {
 		t := time.NewTicker(every)
 		defer t.Stop()
 		tick = t.C

@@ -23,14 +23,14 @@ class World:
     def tokens(self, scheme):
         return f"{self.work}/issuer/tokens-{scheme}"
 
-    def null(self, tls=False, every=""):
+    def null(self, tls=False, every="", together=False):
         cmd = [f"{self.bin}/null", "-addr", "127.0.0.1:{port}"]
         if tls:
             cmd += ["-cert", f"{self.work}/tls/server.pem", "-key", f"{self.work}/tls/server.key"]
         if every:
-            cmd += ["-every", every]
+            cmd += ["-every", every] + ["-together"] * together
         url = "https://127.0.0.1:{port}/mcp" if tls else Case.url
-        return Case("null net/http handler" + (", TLS" if tls else ""), tuple(cmd), url)
+        return Case("null net/http handler" + ", TLS" * tls + ", ticking from the opening on" * together, tuple(cmd), url)
 
     def floor(self, name, tokens=True, tls=False, simple=False, setsid=False):
         cmd = [f"{self.bin}/floor", "-addr", "127.0.0.1:{port}", "-worker", f"{self.bin}/worker"]

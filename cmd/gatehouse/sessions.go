@@ -37,7 +37,7 @@ type sessionsEndCmd struct {
 	Subject string `help:"Of this subject (sub)."`
 	Issuer  string `help:"Of this issuer."`
 	Client  string `help:"Of this client."`
-	ID      string `name:"id" help:"The one with this ID, or this SESSION."`
+	ID      string `name:"id" help:"The one with this ID, or all with this SESSION: shared for the workers of modern clients."`
 }
 
 // Help is shown by "gatehouse sessions --help".
@@ -50,7 +50,8 @@ Examples:
 
 	gatehouse sessions
 	gatehouse sessions end --account alice
-	gatehouse sessions end --id w12`
+	gatehouse sessions end --id w12
+	gatehouse sessions end --id shared    # all workers of modern clients, who have no sessions`
 }
 
 // operatorRequest and the two that follow are the wire format of session/monitor, from

@@ -98,6 +98,13 @@ func TestOperators(t *testing.T) {
 		t.Errorf("bob's worker: %+v", st)
 	}
 	r.log.await(t, "ended by an operator")
+
+	alice, bob = r.spawn(c, r.token("alice")), r.spawn(c, r.token("bob"))
+	other := r.spawn(c, r.token("alice"))
+	told.Store([]spawn.SessionStatus{{PID: uint32(alice.PID()), Label: "shared"}, {PID: uint32(bob.PID()), Label: "shared"}, {PID: uint32(other.PID()), Label: "own"}})
+	if _, last := ask(`{"op":"end","id":"shared"}` + "\n"); last.Done != 2 {
+		t.Errorf("all workers of the modern era: %+v", last)
+	}
 }
 
 // tellingFront is a front end that the monitor knows and that tells of its sessions.

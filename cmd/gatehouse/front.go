@@ -39,6 +39,7 @@ const lastWord = 2 * time.Second
 // it. It returns the exit status: 0 after a drain, which the end of ctx begins.
 func front(ctx context.Context, stderr io.Writer) int {
 	signal.Ignore(syscall.SIGHUP) // a reload comes through the monitor
+	tuneCollector()
 	out := audit.NewWriter(stderr)
 	defer out.Close()
 	logger := zerolog.New(out).With().Timestamp().Str("process", "front").Logger()

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"sync"
+	"time"
+)
+
+// What may wait for the collector of a front end that has little to do, beside what
+// lives: as much again as long as that is no more than waiting bytes, then waiting bytes,
+// and at last the share of leastWaiting percent of what lives. So a thousand idle sessions
+// do not hold twice what they need (docs/decisions, 11).
+const (
+	waiting      = 16 << 20
+	leastWaiting = 50
+	usualWaiting = 100 // the default of Go
+)
+
+// often is the time between collections below which the front end is busy: it has the
+// default of Go then, so that calls do not pay for more collections.
+const often = time.Second
+
+// worthIt is by how many percent the share must change to be set anew, which stops
+// the front end for some microseconds.
+const worthIt = 5
+
+// waitingPercent is the collector's percentage (GOGC) for that many bytes of live heap,
+// stacks and globals.
+func waitingPercent(live uint64) int {
+	if live <= waiting {
+		return usualWaiting
+	}
+	return max(int(waiting*100/live), leastWaiting)
+}
+
+// collector sets the percentage after each collection.
+type collector struct {
+	live func() uint64
+	set  func(percent int) int
+
+	mu      sync.Mutex  // guards what follows
+	percent int         // what was set last
+	last    time.Time   // the end of the last collection
+	rest    *time.Timer // runs while the front end is busy; then what waits is collected
+}
+
+func newCollector(live func() uint64, set func(percent int) int, collect func()) *collector {
+	c := &collector{live: live, set: set, percent: usualWaiting}
+	c.rest = time.AfterFunc(often, collect)
+	c.rest.Stop()
+	return c
+}
+
+// tuneCollector begins to set the percentage of this process, for good.
+func tuneCollector() {
+	afterCollections(newCollector(newLive(), debug.SetGCPercent, runtime.GC).collected)
+}
+
+// collected is called after each collection. One that follows a busy time by often is no
+// sign of another.
+func (c *collector) collected() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	busy := now.Sub(c.last) < often
+	c.last = now
+	c.rest.Stop()
+	want := waitingPercent(c.live())
+	if busy && want < usualWaiting {
+		want = usualWaiting
+		c.rest.Reset(often)
+	}
+	c.share(want)
+}
+
+// share sets the percentage, c.mu held.
+func (c *collector) share(want int) {
+	if d := want - c.percent; d >= worthIt || d <= -worthIt {
+		c.set(want)
+		c.percent = want
+	}
+}
+
+// newLive returns a function that returns what the collector last found to live.
+func newLive() func() uint64 {
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
+	return func() (sum uint64) {
+		metrics.Read(samples)
+		for _, s := range samples {
+			if s.Value.Kind() == metrics.KindUint64 {
+				sum += s.Value.Uint64()
+			}
+		}
+		return sum
+	}
+}
+
+// afterCollections calls f, never twice at a time, soon after each collection.
+func afterCollections(f func()) {
+	type garbage struct{ self *garbage } // nobody holds it, so each collection finds it
+	var found func(*garbage)
+	found = func(g *garbage) {
+		f()
+		runtime.SetFinalizer(g, found)
+	}
+	runtime.SetFinalizer(new(garbage), found)
+}

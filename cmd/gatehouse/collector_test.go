@@ -1,0 +1,131 @@
+package main
+
+import (
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestWaitingPercent: what may wait never falls when more lives, and is never more than
+// Go would allow.
+func TestWaitingPercent(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		live uint64
+		want int
+	}{
+		{"nothing lives", 0, 100},
+		{"a few sessions", 5 << 20, 100},
+		{"as much as may wait", 16 << 20, 100},
+		{"half as much again", 24 << 20, 66},
+		{"twice as much", 32 << 20, 50},
+		{"a thousand sessions", 50 << 20, 50},
+		{"far more", 1 << 50, 50},
+	} {
+		if got := waitingPercent(c.live); got != c.want {
+			t.Errorf("%s: %d %%, want %d", c.name, got, c.want)
+		}
+	}
+	var last uint64
+	for live := uint64(0); live < 200<<20; live += 1 << 20 {
+		room := live * uint64(waitingPercent(live)) / 100
+		if room+2<<20 < last {
+			t.Errorf("%d MiB live: %d bytes may wait, and %d before", live>>20, room, last)
+		}
+		last = room
+	}
+}
+
+// TestCollectorTunes: the share follows what lives while there is little to do, is Go's
+// while there is much, and is set only when the change is worth it.
+func TestCollectorTunes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var live uint64
+		sets, forced := 0, 0
+		var c *collector
+		c = newCollector(func() uint64 { return live }, func(int) int { sets++; return 0 }, func() { forced++; c.collected() })
+		for _, step := range []struct {
+			name   string
+			after  time.Duration // since the step before
+			live   uint64
+			want   int // percent
+			sets   int // until then
+			forced int // collections of ours, until then
+		}{
+			{"a few sessions", time.Minute, 4 << 20, 100, 0, 0},
+			{"not worth it", time.Minute, 16<<20 + 400<<10, 100, 0, 0}, // 97 %
+			{"somewhat more", time.Minute, 18 << 20, 88, 1, 0},
+			{"not worth it either", time.Minute, 17<<20 + 512<<10, 88, 1, 0}, // 91 %
+			{"a thousand sessions", time.Minute, 60 << 20, 50, 2, 0},
+			{"and calls", 500 * time.Millisecond, 60 << 20, 100, 3, 0},
+			{"more of them", 900 * time.Millisecond, 60 << 20, 100, 3, 0},
+			{"and none again", 3 * time.Second, 60 << 20, 50, 4, 1},
+			{"some calls", 1100 * time.Millisecond, 60 << 20, 50, 4, 1},
+			{"no session", time.Minute, 5 << 20, 100, 5, 1},
+			{"calls without idle sessions", 100 * time.Millisecond, 5 << 20, 100, 5, 1},
+			{"nothing", time.Hour, 5 << 20, 100, 5, 1},
+		} {
+			time.Sleep(step.after)
+			synctest.Wait()
+			live = step.live
+			c.collected()
+			if c.percent != step.want || sets != step.sets || forced != step.forced {
+				t.Errorf("%s: %d %%, set %d times, %d collections forced; want %d %%, %d and %d", step.name, c.percent, sets, forced, step.want, step.sets, step.forced)
+			}
+		}
+	})
+}
+
+// TestCollectorRests: a second after the last collection of a busy time there is one
+// more, and the share is small again; and no other follows.
+func TestCollectorRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		forced := 0
+		var c *collector
+		c = newCollector(func() uint64 { return 60 << 20 }, func(int) int { return 0 }, func() { forced++; c.collected() })
+		for range 10 {
+			c.collected()
+			time.Sleep(often / 2)
+		}
+		if c.percent != usualWaiting || forced != 0 {
+			t.Errorf("while busy: %d %%, %d collections forced; want %d %% and none", c.percent, forced, usualWaiting)
+		}
+		time.Sleep(often/2 + time.Millisecond)
+		if synctest.Wait(); c.percent != leastWaiting || forced != 1 {
+			t.Errorf("a second later: %d %%, %d collections forced; want %d %% and one", c.percent, forced, leastWaiting)
+		}
+		time.Sleep(time.Hour)
+		if forced != 1 {
+			t.Errorf("an hour later %d collections were forced, want one", forced)
+		}
+	})
+}
+
+// TestAfterCollections: the function is called after each collection, and can be told
+// what lives by then.
+func TestAfterCollections(t *testing.T) {
+	live := newLive()
+	found := make(chan uint64)
+	ctx := t.Context()
+	afterCollections(func() {
+		select {
+		case found <- live():
+		case <-ctx.Done(): // the test is over
+		}
+	})
+	limit := time.After(10 * time.Second)
+	var held [][]byte
+	for range 2 {
+		held = append(held, make([]byte, 32<<20))
+		for n, want := uint64(0), uint64(len(held))*32<<20; n < want; {
+			runtime.GC()
+			select {
+			case n = <-found: // may be that of a collection before
+			case <-limit:
+				t.Fatalf("never told that %d bytes live", want)
+			}
+		}
+	}
+	runtime.KeepAlive(held)
+}

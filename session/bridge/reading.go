@@ -73,7 +73,8 @@ func (b *Bridge) read() {
 	close(b.eof)
 }
 
-// leave says that the reader has to leave, because calls come quickly.
+// leave says that the reader has to leave, because calls come quickly, or because
+// another one has taken its place.
 func (b *Bridge) leave() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -83,10 +84,14 @@ func (b *Bridge) leave() bool {
 	}
 	now, last := b.cfg.Now(), t.done
 	t.noted, t.done = t.answers, now
-	if now.Sub(last) > idleTurn {
+	switch {
+	case last.IsZero():
+		go b.read() // with a small stack: the handshake has made this one grow, and sessions are idle for long
+	case now.Sub(last) > idleTurn:
 		return false
+	default:
+		b.pass()
 	}
-	b.pass()
 	return true
 }
 

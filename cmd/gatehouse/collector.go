@@ -11,7 +11,7 @@ import (
 // What may wait for the collector of a front end that has little to do, beside what
 // lives: as much again as long as that is no more than waiting bytes, then waiting bytes,
 // and at last the share of leastWaiting percent of what lives. So a thousand idle sessions
-// do not hold twice what they need (docs/decisions, 11).
+// do not hold twice what they need (docs/decisions, 12).
 const (
 	waiting      = 16 << 20
 	leastWaiting = 50
@@ -43,19 +43,21 @@ type collector struct {
 	mu      sync.Mutex  // guards what follows
 	percent int         // what was set last
 	last    time.Time   // the end of the last collection
-	rest    *time.Timer // runs while the front end is busy; then what waits is collected
+	rest    *time.Timer // runs while the front end is busy; at its end it releases
 }
 
-func newCollector(live func() uint64, set func(percent int) int, collect func()) *collector {
+// newCollector returns a collector for what is given: release collects, and gives what is
+// free back to the system.
+func newCollector(live func() uint64, set func(percent int) int, release func()) *collector {
 	c := &collector{live: live, set: set, percent: usualWaiting}
-	c.rest = time.AfterFunc(often, collect)
+	c.rest = time.AfterFunc(often, release)
 	c.rest.Stop()
 	return c
 }
 
 // tuneCollector begins to set the percentage of this process, for good.
 func tuneCollector() {
-	afterCollections(newCollector(newLive(), debug.SetGCPercent, runtime.GC).collected)
+	afterCollections(newCollector(newLive(), debug.SetGCPercent, debug.FreeOSMemory).collected)
 }
 
 // collected is called after each collection. One that follows a busy time by often is no

@@ -70,7 +70,7 @@ suite() {
     ok "conformance $3, $1 ($line$(grep -aEo '^Not scored.*' "$out" | sed 's/^Not scored for [^:]*:/, of which not scored:/; s/These do not.*//; s/^/ /'))"
   else
     not_ok "conformance $3, $1" "exit $rc, ${line:-no closing line}"
-    grep -aE '✗|FAIL|❌' "$out" | head -20 || tail -20 "$out"
+    grep -aE '✗|FAIL|❌|Error:' "$out" | head -20 || tail -20 "$out"
   fi
 }
 

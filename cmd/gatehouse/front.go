@@ -37,10 +37,10 @@ const lastWord = 2 * time.Second
 
 // front is the front-end process: everything it needs, the monitor opened for
 // it. It returns the exit status: 0 after a drain, which the end of ctx begins.
-func front(ctx context.Context, stderr io.Writer) int {
+func front(ctx context.Context, stdout io.Writer) int {
 	signal.Ignore(syscall.SIGHUP) // a reload comes through the monitor
 	tuneCollector()
-	out := audit.NewWriter(stderr)
+	out := audit.NewWriter(stdout)
 	defer out.Close()
 	logger := zerolog.New(out).With().Timestamp().Str("process", "front").Logger()
 	p, err := readPlan(os.NewFile(planFD, "plan"))

@@ -117,7 +117,7 @@ func (f *frontProcess) run(doc []byte, extra []*os.File) {
 	if extra[0], err = os.Open(name); err != nil {
 		f.t.Fatal(err)
 	}
-	f.cmd = &exec.Cmd{Path: exe, Args: []string{"gatehouse", "front"}, ExtraFiles: extra, Stderr: f.stderr, Env: []string{}}
+	f.cmd = &exec.Cmd{Path: exe, Args: []string{"gatehouse", "front"}, ExtraFiles: extra, Stdout: f.stderr, Stderr: f.stderr, Env: []string{}}
 	if err := f.cmd.Start(); err != nil {
 		f.t.Fatal(err)
 	}

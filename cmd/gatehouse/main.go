@@ -107,7 +107,7 @@ type frontCmd struct{}
 func (frontCmd) Run(s streams) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if code := front(ctx, s.err); code != 0 {
+	if code := front(ctx, s.out); code != 0 {
 		return exitStatus(code)
 	}
 	return nil

@@ -244,6 +244,14 @@ func TestServeHandsOver(t *testing.T) {
 	}
 }
 
+// TestFrontWithoutAMonitor: it says so where its log is, on stdout.
+func TestFrontWithoutAMonitor(t *testing.T) {
+	code, log, complaint := newWorld(t).gatehouse(t, "", nil, "front")
+	if code != exitFailed || complaint != "" || !strings.Contains(log, "read the plan") {
+		t.Errorf("exit code %d, want %d; log %q, complaint %q", code, exitFailed, log, complaint)
+	}
+}
+
 func TestServeRefuses(t *testing.T) {
 	w := newWorld(t)
 	blocked, err := net.Listen("tcp", "127.0.0.1:0")
@@ -262,7 +270,6 @@ func TestServeRefuses(t *testing.T) {
 		{"no mode", nil, []string{"serve"}, exitFailed, []string{"loopback", "authenticated"}},
 		{"no command", nil, nil, exitUsage, []string{"serve", "check"}},
 		{"unknown flag", nil, []string{"serve", "--prot=1"}, exitUsage, []string{"--prot", "--port"}},
-		{"front without a monitor", nil, []string{"front"}, exitFailed, nil},
 		{"open loopback", []string{"MCP_BIND_ADDRESS=0.0.0.0"}, []string{"serve", "--mode=loopback"}, exitFailed, []string{"0.0.0.0", "loopback"}},
 		{"empty issuer", []string{"MCP_MODE=authenticated", "MCP_RUN_AS=shared-account"}, []string{"serve", "--issuer="}, exitFailed, []string{"--issuer", "MCP_AUDIENCE", "MCP_TLS_CERT"}},
 		{"all at once", []string{"MCP_PORT=x", "MCP_IDLE_TIMEOUT=soon"}, []string{"serve", "--mode=loopback"}, exitFailed, []string{"MCP_PORT", "MCP_IDLE_TIMEOUT"}},

@@ -95,18 +95,29 @@ func (m *Monitor) supervise(name string, once func() (useful bool, err error)) {
 // partEnv is the environment of our own processes; Config.PartEnv is added to it.
 var partEnv = []string{"LANG=" + world.Lang, "PATH=" + world.Path}
 
-// launch starts one of our own processes. What it prints comes by the relay.
-func (m *Monitor) launch(name string, argv []string, as *accounts.Account, files []*os.File) (*proc.Child, error) {
-	out, err := m.output.attach()
+// awake keeps the watchdog of Go's runtime from sleeping in an idle process, as a side
+// effect of having it trace the scheduler every 2^31-1 ms. To wake it costs the front end
+// more than the system call that wakes it (docs/decisions/0013-watchdog.md).
+const awake = "GODEBUG=schedtrace=2147483647"
+
+// launch starts one of our own processes. What it prints comes by the relay, and its log,
+// which it writes to its stdout, apart from the words of the runtime on its stderr.
+func (m *Monitor) launch(name string, argv []string, as *accounts.Account, files []*os.File, env ...string) (*proc.Child, error) {
+	log, err := m.output.attach()
 	if err != nil {
 		return nil, err
 	}
-	defer out.Close()
+	defer log.Close()
+	words, err := m.output.attach()
+	if err != nil {
+		return nil, err
+	}
+	defer words.Close()
 	files = slices.Clone(files)
-	files[1], files[2] = out, out
+	files[1], files[2] = log, words
 	spec := proc.Spec{
 		Path: filepath.Join(m.cfg.BinDir, argv[0]), Argv: append([]string{filepath.Join(m.cfg.BinDir, argv[0])}, argv[1:]...),
-		Env: slices.Concat(partEnv, m.cfg.PartEnv), Dir: "/", Files: files,
+		Env: slices.Concat(partEnv, m.cfg.PartEnv, env), Dir: "/", Files: files,
 	}
 	if as != nil {
 		spec.As = &proc.Identity{UID: as.UID, GID: as.GID}
@@ -161,7 +172,7 @@ func (m *Monitor) runFront() (useful bool, err error) {
 	}
 	m.setAttendant(a)
 	defer m.setAttendant(nil)
-	c, err := m.launch(frontName, []string{"gatehouse", "front"}, m.front, files)
+	c, err := m.launch(frontName, []string{"gatehouse", "front"}, m.front, files, awake)
 	done()
 	if err != nil {
 		return false, err

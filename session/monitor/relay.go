@@ -68,8 +68,28 @@ func (r *relay) carry(from io.Reader) {
 	}
 }
 
+// write passes lines on.
 func (r *relay) write(b []byte) {
+	b = withoutTraces(b)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.to.Write(b) // an output that is gone has nobody to be told
+}
+
+// traceHead begins the lines that Go's runtime prints of a scheduler it traces, which
+// is done for another reason (see awake).
+var traceHead = []byte("SCHED ")
+
+// withoutTraces leaves such lines out.
+func withoutTraces(lines []byte) []byte {
+	if !bytes.Contains(lines, traceHead) {
+		return lines
+	}
+	kept := make([]byte, 0, len(lines))
+	for line := range bytes.Lines(lines) {
+		if !bytes.HasPrefix(line, traceHead) {
+			kept = append(kept, line...)
+		}
+	}
+	return kept
 }

@@ -3,6 +3,8 @@ package monitor
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -81,5 +83,42 @@ func TestPartsCannotTruncateTheLog(t *testing.T) {
 	defer w.Close()
 	if err := syscall.Ftruncate(int(w.Fd()), 0); err == nil {
 		t.Error("the part's output can be truncated")
+	}
+}
+
+// TestRelayLeavesTracesOut: what the runtime prints of its scheduler is not in the log,
+// and all else is, lines beside and within which the word stands too.
+func TestRelayLeavesTracesOut(t *testing.T) {
+	const first, last = "a log line about SCHED 1\n", "{\"reason\":\"SCHED \"}\n"
+	print := func(w *os.File, env ...string) {
+		t.Helper()
+		w.WriteString(first)
+		c := exec.Command(os.Args[0], "-test.run=^TestRelayCutsEndlessLines$", "-test.count=20")
+		c.Env, c.Stderr = append(os.Environ(), env...), w
+		if err := c.Run(); err != nil {
+			t.Fatal(err)
+		}
+		w.WriteString(last)
+	}
+	own, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	print(own, "GODEBUG=schedtrace=1")
+	if b, _ := os.ReadFile(own.Name()); !bytes.Contains(b, []byte("\nSCHED ")) {
+		t.Fatalf("the runtime printed no trace: %q", b)
+	}
+	var got bytes.Buffer
+	r := &relay{to: &got}
+	w, err := r.attach()
+	if err != nil {
+		t.Fatal(err)
+	}
+	print(w, "GODEBUG=schedtrace=1")
+	w.Close()
+	r.all.Wait()
+	if got.String() != first+last {
+		t.Errorf("relayed %q, want %q", got.String(), first+last)
 	}
 }

@@ -101,7 +101,7 @@ func newLive() func() uint64 {
 
 // afterCollections calls f, never twice at a time, soon after each collection.
 func afterCollections(f func()) {
-	type garbage struct{ self *garbage } // nobody holds it, so each collection finds it
+	type garbage struct{ _ *garbage } // nobody holds it, so each collection finds it
 	var found func(*garbage)
 	found = func(g *garbage) {
 		f()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,21 +38,28 @@ func TestWaitingPercent(t *testing.T) {
 	}
 }
 
+// now is the percentage at this time.
+func (c *collector) now() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.percent
+}
+
 // TestCollectorTunes: the share follows what lives while there is little to do, is Go's
 // while there is much, and is set only when the change is worth it.
 func TestCollectorTunes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var live uint64
-		sets, forced := 0, 0
+		var live atomic.Uint64
+		var set, forced atomic.Int32 // how often
 		var c *collector
-		c = newCollector(func() uint64 { return live }, func(int) int { sets++; return 0 }, func() { forced++; c.collected() })
+		c = newCollector(live.Load, func(int) int { set.Add(1); return 0 }, func() { forced.Add(1); c.collected() })
 		for _, step := range []struct {
 			name   string
 			after  time.Duration // since the step before
 			live   uint64
-			want   int // percent
-			sets   int // until then
-			forced int // collections of ours, until then
+			want   int   // percent
+			set    int32 // times, until then
+			forced int32 // collections of ours, until then
 		}{
 			{"a few sessions", time.Minute, 4 << 20, 100, 0, 0},
 			{"not worth it", time.Minute, 16<<20 + 400<<10, 100, 0, 0}, // 97 %
@@ -68,10 +76,10 @@ func TestCollectorTunes(t *testing.T) {
 		} {
 			time.Sleep(step.after)
 			synctest.Wait()
-			live = step.live
+			live.Store(step.live)
 			c.collected()
-			if c.percent != step.want || sets != step.sets || forced != step.forced {
-				t.Errorf("%s: %d %%, set %d times, %d collections forced; want %d %%, %d and %d", step.name, c.percent, sets, forced, step.want, step.sets, step.forced)
+			if p, n, m := c.now(), set.Load(), forced.Load(); p != step.want || n != step.set || m != step.forced {
+				t.Errorf("%s: %d %%, set %d times, %d collections forced; want %d %%, %d and %d", step.name, p, n, m, step.want, step.set, step.forced)
 			}
 		}
 	})
@@ -81,23 +89,24 @@ func TestCollectorTunes(t *testing.T) {
 // more, and the share is small again; and no other follows.
 func TestCollectorRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		forced := 0
+		var forced atomic.Int32
 		var c *collector
-		c = newCollector(func() uint64 { return 60 << 20 }, func(int) int { return 0 }, func() { forced++; c.collected() })
+		c = newCollector(func() uint64 { return 60 << 20 }, func(int) int { return 0 }, func() { forced.Add(1); c.collected() })
 		for range 10 {
 			c.collected()
 			time.Sleep(often / 2)
 		}
-		if c.percent != usualWaiting || forced != 0 {
-			t.Errorf("while busy: %d %%, %d collections forced; want %d %% and none", c.percent, forced, usualWaiting)
+		if p, n := c.now(), forced.Load(); p != usualWaiting || n != 0 {
+			t.Errorf("while busy: %d %%, %d collections forced; want %d %% and none", p, n, usualWaiting)
 		}
 		time.Sleep(often/2 + time.Millisecond)
-		if synctest.Wait(); c.percent != leastWaiting || forced != 1 {
-			t.Errorf("a second later: %d %%, %d collections forced; want %d %% and one", c.percent, forced, leastWaiting)
+		synctest.Wait()
+		if p, n := c.now(), forced.Load(); p != leastWaiting || n != 1 {
+			t.Errorf("a second later: %d %%, %d collections forced; want %d %% and one", p, n, leastWaiting)
 		}
 		time.Sleep(time.Hour)
-		if forced != 1 {
-			t.Errorf("an hour later %d collections were forced, want one", forced)
+		if n := forced.Load(); n != 1 {
+			t.Errorf("an hour later %d collections were forced, want one", n)
 		}
 	})
 }

@@ -4,7 +4,7 @@
 set -euo pipefail
 usage() {
   cat <<'HELP'
-usage: scripts/bench.sh [--table NAME] [--rounds N] [--seconds S] [--only WORD,…] [--write PAGE] [--beside FILE]
+usage: scripts/bench.sh [--table NAME] [--rounds N] [--seconds S] [--only WORD,…] [--write PAGE] [--beside FILE] [--by-session]
        scripts/bench.sh --smoke
        scripts/bench.sh toolsets [--rounds N] [--write PAGE]
 
@@ -29,6 +29,10 @@ between its markers into PAGE (docs/performance.md), and the plot of growth besi
 --beside measures the calls of further front ends as well; FILE is a JSON list such as
   [{"name": "mine", "cmd": ["/path/mine", "{port}", "{worker}", "{issuer}", "{audience}"],
     "url": "http://127.0.0.1:{port}/mcp", "auth": true}]
+Everything runs in one control group for the processor, as under a service manager or in a
+container; only root can make one. --by-session leaves that out: where the kernel has
+autogroups, it then shares the processor out by session, and workers have one each. The
+table is written between markers that end in "-by-session".
 --smoke runs every table with tiny numbers, which mean nothing, in less than a minute;
 it fails when a front end answers with an error or leaves a process.
 toolsets measures the tools beside gopls and ripgrep (scripts/bench-toolsets.sh).
@@ -41,12 +45,13 @@ if [ "${1:-}" = toolsets ]; then
   shift
   exec "$(dirname "$0")/bench-toolsets.sh" "$@"
 fi
-table=calls fresh=500 more=()
+table=calls fresh=500 grouping=one more=()
 while [ $# -gt 0 ]; do
   case $1 in
     --table) table=$2; shift 2 ;;
     --rounds | --seconds | --only) more+=("$1" "$2"); shift 2 ;;
     --write | --beside) more+=("$1" "$(realpath "$2")"); shift 2 ;;
+    --by-session) grouping=session; shift ;;
     --smoke) table=all fresh=50; more+=(--smoke --rounds 1 --seconds 0.1); shift ;;
     -h | --help) usage; exit 0 ;;
     *) usage >&2; exit 2 ;;
@@ -97,8 +102,33 @@ if [ "$(id -u)" = 0 ]; then
   for i in $(seq 0 31); do printf -- '- {issuer: "https://%s", subject: u%d, account: %s}\n' "$secure" "$i" "$account"; done >"$WORK/accounts.yaml"
 fi
 
+# ---- one control group -------------------------------------------------------
+
+autogroups() { [ "$(cat /proc/sys/kernel/sched_autogroup_enabled 2>/dev/null)" = 1 ]; }
+enter_group() { echo $$ >"$1/cgroup.procs"; }
+# one_group: this script and all that it starts share one scheduling group.
+one_group() {
+  local top group
+  autogroups || return 0
+  for top in /sys/fs/cgroup/cpu /sys/fs/cgroup; do # version 1, version 2
+    group=$top/gatehouse-bench.$$
+    mkdir "$group" 2>/dev/null || continue
+    at_exit rmdir "$group"
+    [ -e "$group/cpu.shares" ] || [ -e "$group/cpu.weight" ] || continue
+    at_exit enter_group "$top"
+    enter_group "$group" && return 0
+  done
+  return 1
+}
+if [ $grouping = session ]; then
+  autogroups || die "--by-session needs a kernel with autogroups (kernel.sched_autogroup_enabled)"
+elif ! one_group; then
+  say "no control group for the processor can be made here; it is shared out as the system does" >&2
+  grouping=system
+fi
+
 PYTHONDONTWRITEBYTECODE=1 python3 "$ROOT/scripts/bench/tables" --bin "$BIN" --work "$WORK" --state "$state" --plain "http://$plain" \
-  --secure "https://$secure" --audience "$audience" --cache "$CACHE" --table "$table" "${more[@]}" || {
+  --secure "https://$secure" --audience "$audience" --cache "$CACHE" --table "$table" --grouping $grouping "${more[@]}" || {
   tail -5 "$WORK/fronts.log" >&2
   exit 1
 }

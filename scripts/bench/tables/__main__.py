@@ -25,7 +25,7 @@ from world import World
 
 TABLES = {"calls": calls.run, "tokens": tokens.run, "churn": churn.run, "sessions": sessions.run, "streams": streams.run, "growth": growth.run, "rivals": rivals.run}
 
-
+GROUPING = {"one": "all in one scheduling group", "session": "scheduling groups by session", "system": "scheduled as the system does"}
 SMOKE = ["RS256 + TLS", "monitor", "the same", "bridge"]     # the names that the smoke run keeps
 
 
@@ -33,6 +33,7 @@ def arguments():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("bin", "work", "state", "plain", "secure", "audience", "cache"):
         ap.add_argument("--" + name, required=True)
+    ap.add_argument("--grouping", choices=GROUPING, required=True)
     ap.add_argument("--rounds", type=int, default=3)
     ap.add_argument("--seconds", type=float, default=2.5)
     ap.add_argument("--table", choices=[*TABLES, "all"], default="calls")
@@ -57,7 +58,8 @@ def main():
         for name in TABLES if a.table == "all" else [a.table]:
             note(f"== {name}")
             began = time.monotonic()
-            parts = [report.taken(f"{a.rounds} rounds of {a.seconds:g} s, medians" if a.rounds > 1 else f"one round of {a.seconds:g} s")]
+            rounds = f"{a.rounds} rounds of {a.seconds:g} s, medians" if a.rounds > 1 else f"one round of {a.seconds:g} s"
+            parts = [report.taken(f"{rounds}, {GROUPING[a.grouping]}")]
             print(f"\n{name}\n\n{parts[0]}", flush=True)
             more = {"calls": {"beside": world.foreign(a.beside) if a.beside else []}, "growth": {"drawing": a.write and a.write.removesuffix(".md") + "-growth.svg"}, "rivals": {"cache": a.cache}}.get(name, {})
             for part in TABLES[name](bench, world, only, **more):
@@ -65,7 +67,7 @@ def main():
                 parts.append(part)
             note(f"== {name} took {time.monotonic() - began:.0f} s")
             if a.write:
-                report.write(a.write, name, "\n".join(parts))
+                report.write(a.write, name + "-by-session" * (a.grouping == "session"), "\n".join(parts))
 
 
 try:

@@ -158,8 +158,12 @@ func (b *Bridge) progress(m *jsonrpc.Message) {
 	if c == nil || c.token == nil {
 		return
 	}
-	if c.timer != nil && c.over == nil {
-		c.timer.Reset(b.cfg.RequestTimeout)
+	switch limit := b.cfg.RequestTimeout; {
+	case c.timer == nil || c.over != nil:
+	case limit > 0:
+		c.timer.Reset(limit)
+	default: // there is none any more
+		c.timer.Stop()
 	}
 	if c.closed || c.Single {
 		return

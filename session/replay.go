@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,6 +45,7 @@ type track struct {
 	bytes  int
 	last   uint64 // number of the newest event
 	lost   uint64 // events up to this one are not kept any more
+	has    uint64 // events up to this one the client has shown to have
 	used   time.Time
 
 	// Of a call's stream.
@@ -84,17 +86,26 @@ func (r *replay) begin(call []byte) *track {
 	return t
 }
 
-// oldest is the oldest track but that one, r.mu held; nil: there is no other.
+// oldest is the track to forget before all others but that one, r.mu held: the oldest
+// whose call is over, else the oldest; nil: there is no other.
 func (r *replay) oldest(but *track) (found *track) {
+	var over *track
 	for _, t := range r.tracks {
-		if t != but && (found == nil || t.id < found.id) {
+		switch {
+		case t == but:
+			continue
+		case t.over != nil && t.reader == nil && (over == nil || t.id < over.id):
+			over = t
+		}
+		if found == nil || t.id < found.id {
 			found = t
 		}
 	}
-	return found
+	return cmp.Or(over, found)
 }
 
-// forget drops a track: its ids are unknown from now on. r.mu is held.
+// forget drops a track: its ids are unknown from now on, and nothing more of it is
+// kept. r.mu is held.
 func (r *replay) forget(t *track) {
 	r.drop(t, len(t.events))
 	delete(r.tracks, t.id)
@@ -122,7 +133,7 @@ func (r *replay) name(b []byte, t *track, seq uint64) []byte {
 }
 
 // add makes a message the next event of its track, and returns its number; kept is
-// false when it is too large for that, and has no id.
+// false when it is too large for that, or the track was forgotten, and it has no id.
 func (r *replay) add(t *track, b []byte, final bool) (seq uint64, kept bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,7 +146,7 @@ func (r *replay) add(t *track, b []byte, final bool) (seq uint64, kept bool) {
 	if t.reader != nil {
 		defer t.reader.wake()
 	}
-	if len(b) > r.bounds.Bytes {
+	if len(b) > r.bounds.Bytes || r.tracks[t.id] != t {
 		r.drop(t, len(t.events))
 		t.lost = t.last
 		return t.last, false
@@ -169,37 +180,39 @@ func (r *replay) trim(t *track, now time.Time) {
 	}
 }
 
-// takeBack undoes the newest add: the message was not sent.
-func (r *replay) takeBack(t *track, seq uint64) {
+// takeBack undoes the newest add, of a message that this connection did not send. It
+// returns false when another connection has gone on with the track meanwhile: then the
+// client has the message, or has it to come.
+func (r *replay) takeBack(t *track, seq uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := len(t.events) - 1
-	if n < 0 || t.last != seq || t.events[n].seq != seq {
-		return
+	if t.last != seq || t.has >= seq {
+		return false
 	}
-	t.bytes -= len(t.events[n].b)
-	r.bytes -= len(t.events[n].b)
-	t.events = t.events[:n]
-	t.last--
+	if n := len(t.events) - 1; n >= 0 && t.events[n].seq == seq {
+		t.bytes -= len(t.events[n].b)
+		r.bytes -= len(t.events[n].b)
+		t.events = t.events[:n]
+		t.last--
+	}
+	return true
 }
 
-// after returns the event after that one, when it is kept. missed says that it was
-// and is not any more.
+// after returns the next event after that one which is kept. missed says that those
+// between are not any more.
 func (r *replay) after(t *track, seq uint64) (e event, ok, missed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if t.lost > seq {
-		return e, false, true
-	}
+	missed = t.lost > seq
 	if t.last <= seq { // as always but after a break
-		return e, false, false
+		return e, false, missed
 	}
 	for _, e := range t.events {
 		if e.seq > seq {
-			return e, true, false
+			return e, true, missed
 		}
 	}
-	return e, false, false
+	return e, false, missed
 }
 
 // find returns the track of a Last-Event-ID of which nothing is missing, and the
@@ -231,7 +244,7 @@ func (r *replay) find(id string) (*track, uint64, bool) {
 		has++
 	}
 	r.drop(t, has)
-	t.used = r.now()
+	t.has, t.used = max(t.has, seq), r.now()
 	return t, seq, true
 }
 

@@ -312,3 +312,117 @@ func TestReplayMemoryIsGivenBack(t *testing.T) {
 		}
 	})
 }
+
+// What a client could not be sent is not sent twice when another connection has gone on
+// with its stream meanwhile, and is over before the first.
+func TestReplayAndABlockedStream(t *testing.T) {
+	for name, c := range map[string]struct {
+		from string // the Last-Event-ID of the second connection, without the stream
+		want []string
+	}{"that got it again": {".0", []string{"a", "b"}}, "of a client that has it": {".1", []string{"b"}}} {
+		t.Run(name, func(t *testing.T) {
+			replaying(t, kept, func(w *world, s *session.Session) {
+				blocked := w.stream(s)
+				w.said(s, "a")
+				_, ids := w.read(blocked, 1)
+				second := w.resume(s, strings.TrimSuffix(ids[0], ".1")+c.from)
+				w.said(s, "b")
+				data, ids := w.read(second, len(c.want))
+				if !slices.Equal(data, c.want) {
+					w.Errorf("the second connection got %q", data)
+				}
+				w.nothing(second)
+				second.Close()
+				blocked.Close()
+				third := w.resume(s, ids[len(ids)-1])
+				defer third.Close()
+				w.nothing(third)
+			})
+		})
+	}
+	t.Run("nothing followed", func(t *testing.T) {
+		replaying(t, kept, func(w *world, s *session.Session) {
+			blocked := w.stream(s)
+			w.said(s, "a")
+			_, ids := w.read(blocked, 1)
+			second := w.resume(s, ids[0])
+			second.Close()
+			blocked.Close()
+			third := w.resume(s, ids[0])
+			defer third.Close()
+			w.nothing(third)
+		})
+	})
+}
+
+// A stream that goes on where another broke has what is still kept, also when what
+// came before that grew too old meanwhile.
+func TestReplayGrowsOldMeanwhile(t *testing.T) {
+	replaying(t, kept, func(w *world, s *session.Session) {
+		first := w.stream(s)
+		time.Sleep(30 * time.Second)
+		w.said(s, "a")
+		_, ids := w.read(first, 1)
+		time.Sleep(40 * time.Second)
+		w.said(s, "b")
+		w.said(s, "c")
+		w.read(first, 2)
+		w.nothing(first)
+		first.Close()
+		second := w.resume(s, strings.TrimSuffix(ids[0], ".1")+".0")
+		defer second.Close()
+		time.Sleep(50 * time.Second) // a pass at 2:00 drops a
+		if data, _ := w.read(second, 2); !slices.Equal(data, []string{"b", "c"}) {
+			w.Errorf("got %q", data)
+		}
+		w.nothing(second)
+	})
+}
+
+// Many calls that stream are no reason to forget the session's own stream.
+func TestReplayOfManyStreams(t *testing.T) {
+	replaying(t, kept, func(w *world, s *session.Session) {
+		get := w.stream(s)
+		w.said(s, "a")
+		_, ids := w.read(get, 1)
+		w.nothing(get)
+		for n := range 200 {
+			x := w.begin(s, tool(fmt.Sprint(n), "echo", `"text":"x"`))
+			x.Keep(new(session.Item))
+			if item, err := x.Next(context.Background(), time.Second); err != nil || !item.Final || item.ID == nil {
+				w.Fatalf("call %d: %s, id %q, %v", n, item.Bytes, item.ID, err)
+			}
+			x.Close()
+		}
+		get.Close()
+		w.said(s, "b")
+		again := w.resume(s, ids[0])
+		defer again.Close()
+		if data, id := w.read(again, 1); data[0] != "b" || strings.TrimSuffix(id[0], ".2") != strings.TrimSuffix(ids[0], ".1") {
+			w.Errorf("got %q as %q: a fresh stream", data, id)
+		}
+	})
+}
+
+// What is said on a stream that was forgotten has no id and counts nowhere.
+func TestReplayOfAForgottenStream(t *testing.T) {
+	replaying(t, kept, func(w *world, s *session.Session) {
+		long := w.begin(s, `{"jsonrpc":"2.0","id":"p","method":"tools/call","params":{"name":"progress","arguments":{"n":3,"ms":5000},"_meta":{"progressToken":"t"}}}`)
+		defer long.Close()
+		long.Keep(new(session.Item))
+		for range 128 {
+			w.resume(s, "").Close()
+		}
+		for final := false; !final; {
+			item, err := long.Next(context.Background(), 0)
+			if err != nil || item.ID != nil {
+				w.Fatalf("id %q, %v", item.ID, err)
+			}
+			final = item.Final
+		}
+		time.Sleep(3 * time.Minute)
+		if n, bytes := session.Kept(s); n != 0 || bytes != 0 {
+			w.Errorf("%d streams and %d bytes are kept after their time", n, bytes)
+		}
+	})
+}

@@ -284,12 +284,10 @@ func (x *Stream) putBack() {
 	if x.cur.Buf == nil {
 		return
 	}
-	if o.over != nil || x.track != nil && o.stream != nil && o.stream != x && o.stream.track == x.track {
+	goesOn := x.track != nil && o.stream != nil && o.stream != x && o.stream.track == x.track
+	if o.over != nil || goesOn || x.track != nil && !x.s.replay.takeBack(x.track, x.at) {
 		x.sent()
 		return
-	}
-	if x.track != nil {
-		x.s.replay.takeBack(x.track, x.at)
 	}
 	o.queue.PutBack(x.cur)
 	x.cur = bridge.Outgoing{}

@@ -227,7 +227,7 @@ func (r *backward) ask(ctx context.Context, limited bool, left time.Duration) (_
 // retry closes the answered call and begins the next.
 func (r *backward) retry(ctx context.Context) error {
 	r.call.Close()
-	*r.call = bridge.Call{}
+	r.call = new(bridge.Call)
 	return r.begin(ctx)
 }
 

@@ -55,10 +55,14 @@ func (b *Bridge) request(m *jsonrpc.Message) error {
 	}
 	need := needs(m.Method())
 	b.mu.Lock()
+	stale := b.staleAsk()
 	if len(b.asks) >= b.cfg.MaxAsks {
 		b.mu.Unlock()
 		b.replyTo(m.IDBytes(), tooManyAsks)
 		return nil
+	}
+	if stale != nil {
+		defer b.replyTo(stale.workerID, nobodyThere)
 	}
 	b.lastAsk++
 	id := b.lastAsk
@@ -92,6 +96,24 @@ func (b *Bridge) request(m *jsonrpc.Message) error {
 	b.forgetAsk(id)
 	b.replyTo(m.IDBytes(), answer)
 	return nil
+}
+
+// staleAsk takes out the oldest request whose call is over when there is no room for
+// another, b.mu held: its client may still answer, but most do not. nil: there was none
+// to take out.
+func (b *Bridge) staleAsk() *ask {
+	if len(b.asks) < b.cfg.MaxAsks {
+		return nil
+	}
+	oldest := uint64(0)
+	for id, a := range b.asks {
+		if a.call != nil && a.call.over != nil && (oldest == 0 || id < oldest) {
+			oldest = id
+		}
+	}
+	a := b.asks[oldest]
+	delete(b.asks, oldest)
+	return a
 }
 
 // oldest is the oldest running call whose client can be asked, b.mu held. A call

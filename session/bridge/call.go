@@ -25,7 +25,7 @@ type Options struct {
 	Modern bool
 	Log    uint8
 	// Aside: a call of the front end itself, which no message belongs to and for
-	// which nobody waits.
+	// which no client waits: it has no request timeout, and is no client's to cancel.
 	Aside bool
 	// Over, unless nil, is called on its own goroutine when the worker ends the call by a
 	// response or, as it may a subscription, by cancelling it.
@@ -167,7 +167,7 @@ func (b *Bridge) admit(c *Call) error {
 	} else {
 		c.w = &waiter{signal: make(chan struct{}, 1)}
 	}
-	if b.cfg.RequestTimeout > 0 {
+	if b.cfg.RequestTimeout > 0 && !c.Aside {
 		c.timer = time.AfterFunc(b.cfg.RequestTimeout, func() { b.expire(c) })
 	}
 	return nil
@@ -345,10 +345,11 @@ func (c *Call) discard() (unasked []uint64) {
 }
 
 // push queues m for the call, b.mu held, and takes the buffer over unless it
-// returns false.
+// returns false. A call that was not sent gets nothing, whatever the worker has
+// foreseen of its id.
 func (c *Call) push(m Outgoing) bool {
 	b := c.b
-	if c.closed || c.over != nil {
+	if !c.sent || c.closed || c.over != nil {
 		return false
 	}
 	before := c.queue.Bytes()
@@ -399,7 +400,7 @@ func (b *Bridge) cancel(m *jsonrpc.Message) {
 	var found *Call
 	b.mu.Lock()
 	for id, c := range b.calls {
-		if jsonrpc.SameToken(c.clientID, named) && (found == nil || id > found.id) {
+		if !c.Aside && jsonrpc.SameToken(c.clientID, named) && (found == nil || id > found.id) {
 			found = c
 		}
 	}

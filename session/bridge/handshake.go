@@ -69,7 +69,8 @@ func (b *Bridge) Handshake(ctx context.Context, m *jsonrpc.Message) (Greeting, e
 	if err != nil {
 		return g, b.why(err)
 	}
-	return g, b.greet(&g, answer)
+	err = b.greet(&g, answer)
+	return g, err
 }
 
 // greet reads the worker's answer and puts the client's version into it.

@@ -21,7 +21,7 @@ func (b *Bridge) lockWrites(ctx context.Context, c *Call) error {
 	default:
 		var ended <-chan struct{}
 		if c != nil {
-			ended = c.w.signal // nothing else wakes a call that was not sent
+			ended = c.w.signal // nothing else wakes a call that was not sent: see Call.push
 		}
 		select {
 		case <-b.writeLock:

@@ -41,7 +41,7 @@ func decodeObject(b []byte) (object, error) {
 	if _, err := dec.ReadToken(); err != nil {
 		return nil, jsonError(err)
 	}
-	o := make(object, 24)
+	o := make(object, min(len(b)/40, 24))
 	for dec.PeekKind() == '"' {
 		name, err := dec.ReadToken()
 		if err != nil {
@@ -199,10 +199,13 @@ func (o object) date(name string) (t time.Time, found bool, err error) {
 	return time.Unix(int64(f), 0).UTC(), true, nil
 }
 
-// unquote returns the value of a raw JSON string.
+// unquote returns the value of a raw JSON string that the decoder has read.
 func unquote(raw jsontext.Value) (string, error) {
 	if raw.Kind() != '"' {
 		return "", fmt.Errorf("is %s, want a string", kindName(raw))
+	}
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1]), nil
 	}
 	b, err := jsontext.AppendUnquote(nil, raw)
 	if err != nil {

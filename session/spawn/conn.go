@@ -137,24 +137,28 @@ func (c *Conn) Write(b []byte, fds []int, deadline time.Time) error {
 	if len(b) == 0 || len(b) > MaxFrame {
 		return errors.New("write frame: size out of range")
 	}
-	if err := c.f.SetWriteDeadline(deadline); err != nil {
-		return fmt.Errorf("write frame: %w", err)
-	}
 	var oob []byte
 	if len(fds) > 0 {
 		oob = unix.UnixRights(fds...)
 	}
-	var opErr error
-	err := c.raw.Write(func(fd uintptr) bool {
+	var sendErr error
+	send := func(fd uintptr) (sent bool) {
 		for {
-			opErr = unix.Sendmsg(int(fd), b, oob, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-			if opErr != unix.EINTR {
-				return opErr != unix.EAGAIN
+			sendErr = unix.Sendmsg(int(fd), b, oob, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+			if sendErr != unix.EINTR {
+				return sendErr != unix.EAGAIN
 			}
 		}
-	})
+	}
+	sent := false
+	err := c.raw.Control(func(fd uintptr) { sent = send(fd) })
+	if err == nil && !sent { // only who has to wait needs a deadline
+		if err = c.f.SetWriteDeadline(deadline); err == nil {
+			err = c.raw.Write(send)
+		}
+	}
 	if err == nil {
-		err = opErr
+		err = sendErr
 	}
 	if err != nil {
 		return fmt.Errorf("write frame: %w", err)

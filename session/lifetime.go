@@ -1,15 +1,11 @@
 package session
 
 import (
-	"context"
 	"errors"
 	"time"
 
 	"gatehouse/session/spawn"
 )
-
-// renewLimit is how long the monitor may take to renew a lease.
-const renewLimit = 10 * time.Second
 
 // expiresAt is when the newest token seen is served no more; zero: never.
 func (s *Session) expiresAt() time.Time {
@@ -32,44 +28,38 @@ func (s *Session) seen(c Caller) {
 	}
 	s.expiry.Store(c.Expiry.UnixNano())
 	s.keyID, s.token = c.KeyID, c.Token
-	if !s.renewing && s.t.mayRenew() {
-		s.renewing = true
-		go s.renew()
+	if !s.renewing {
+		s.showNewest()
 	}
 }
 
-// mayRenew counts a renewal in, unless the table is closed.
-func (t *Table) mayRenew() bool {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	if !t.closed {
-		t.renewals.Add(1)
+// showNewest has the monitor shown the newest token, s.renewLock held.
+func (s *Session) showNewest() {
+	token := s.token
+	s.token = ""
+	if s.renewing = token != ""; s.renewing {
+		go s.worker.Renew(token, s.renewed)
 	}
-	return !t.closed
 }
 
-// renew shows the monitor the newest token, until there is no newer one.
-func (s *Session) renew() {
-	defer s.t.renewals.Done()
-	for {
-		s.renewLock.Lock()
-		token := s.token
-		s.token = ""
-		s.renewing = token != ""
-		s.renewLock.Unlock()
-		if token == "" {
-			return
-		}
-		ctx, cancel := context.WithTimeout(s.t.ctx, renewLimit)
-		err := s.worker.Renew(ctx, token)
-		cancel()
-		if err != nil && s.t.ctx.Err() == nil {
-			s.log().Warn().Err(err).Msg("lease not renewed")
-		}
-		if why, ok := errors.AsType[*spawn.Error](err); ok && (why.Kind == spawn.KindNoAccount || why.Kind == spawn.KindClientOwn) {
-			s.End("no account any more: " + why.Reason)
-			return
-		}
+// renewed takes the monitor's answer. A token that came meanwhile is shown next.
+func (s *Session) renewed(err error) {
+	if err != nil {
+		go s.notRenewed(err)
+	}
+	s.renewLock.Lock()
+	defer s.renewLock.Unlock()
+	s.showNewest()
+}
+
+// notRenewed ends the session when its account is gone. A token that the monitor likes
+// less than we do ends nothing.
+func (s *Session) notRenewed(err error) {
+	if s.t.ctx.Err() == nil {
+		s.log().Warn().Err(err).Msg("lease not renewed")
+	}
+	if why, ok := errors.AsType[*spawn.Error](err); ok && (why.Kind == spawn.KindNoAccount || why.Kind == spawn.KindClientOwn) {
+		s.End("no account any more: " + why.Reason)
 	}
 }
 

@@ -218,6 +218,36 @@ func TestRefusedRenewal(t *testing.T) {
 	}
 }
 
+// One token at a time is shown to the monitor, and the newest of those that came
+// meanwhile is next: whatever came, the lease ends up with the newest.
+func TestNewestTokenIsShownNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan error)
+		sp := &sessiontest.Spawner{Worker: sessiontest.Echo, InMemory: true,
+			Renew: func(string) (time.Time, error) { return time.Time{}, <-answer }}
+		w := newWorld(t, session.Config{}, sp)
+		c := alice
+		c.Expiry = time.Now().Add(5 * time.Minute)
+		s := w.open(c)
+		for i, token := range []string{"alice-2", "alice-3", "alice-5", "alice-4"} {
+			newer := c
+			newer.Token, newer.Expiry = token, c.Expiry.Add(time.Duration([]int{1, 2, 4, 3}[i])*time.Minute)
+			w.Find(0, newer, s.ID())
+			synctest.Wait()
+		}
+		if got := sp.Renewed(); !slices.Equal(got, []string{"alice-2"}) {
+			t.Errorf("shown before the first answer: %q", got)
+		}
+		answer <- &spawn.Error{Kind: spawn.KindUndecided, Reason: "no keys"}
+		synctest.Wait()
+		answer <- nil
+		synctest.Wait()
+		if got := sp.Renewed(); !slices.Equal(got, []string{"alice-2", "alice-5"}) {
+			t.Errorf("shown in all: %q", got)
+		}
+	})
+}
+
 func TestStreamOutlivesAWaitThatIsShorterThanTheToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, session.Config{}, &sessiontest.Spawner{Worker: sessiontest.Echo, InMemory: true})

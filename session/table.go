@@ -49,8 +49,7 @@ type Table struct {
 	ctx      context.Context // ends with the table
 	cancel   context.CancelFunc
 	draining atomic.Bool
-	reaped   chan struct{}  // closed when the reaper ended
-	renewals sync.WaitGroup // lease renewals under way
+	reaped   chan struct{} // closed when the reaper ended
 	eras     eras
 	deaths   deaths
 	answers  answers
@@ -378,7 +377,6 @@ func (t *Table) Close() {
 		break
 	}
 	<-t.reaped
-	t.renewals.Wait()
 }
 
 // newID draws a session id.

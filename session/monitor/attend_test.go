@@ -284,7 +284,7 @@ func TestDraining(t *testing.T) {
 	r.m.leases.close()
 	_, err := c.Spawn(t.Context(), spawn.Request{Token: r.token("alice")})
 	refused(t, err, spawn.KindDraining, "")
-	refused(t, w.Renew(t.Context(), r.token("bob")), spawn.KindRefused, "")
+	refused(t, renew(w, r.token("bob")), spawn.KindRefused, "")
 	w.Stop()
 	w.end(5 * time.Second)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"gatehouse/auth/authtest"
 	"gatehouse/session/spawn"
 )
 
@@ -117,4 +118,26 @@ func BenchmarkSpawnBesideBare(b *testing.B) {
 	b.ReportMetric(median(ours), "started-ns")
 	b.ReportMetric(median(ours)/median(bare), "started/bare")
 	b.ReportMetric(median(oursAll)/median(bareAll), "gone/bare")
+}
+
+// BenchmarkRenew is a lease that moves, from the frame to the answer: token and account.
+// cpu-ns/op has the front end's half of the conversation in it.
+func BenchmarkRenew(b *testing.B) {
+	r := newRig(b, `echo ready; read x`).start()
+	now := time.Now().Unix()
+	w := r.spawn(r.front(), r.token("alice", authtest.Claim("exp", now+100)))
+	tokens := make([]string, b.N)
+	for i := range tokens {
+		tokens[i] = r.token("alice", authtest.Claim("exp", now+101+int64(i)))
+	}
+	time.Sleep(2100 * time.Millisecond) // as in benchRig
+	b.ReportAllocs()
+	b.ResetTimer()
+	before := cpuTime()
+	for _, t := range tokens {
+		if err := renew(w, t); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64((cpuTime()-before).Nanoseconds())/float64(b.N), "cpu-ns/op")
 }

@@ -52,14 +52,14 @@ func TestRenewForReal(t *testing.T) {
 		"not for us":       {r.token("alice", exp(900), authtest.Claim("aud", "https://x")), "audience", spawn.KindToken},
 		"broken signature": {r.token("alice", exp(900)) + "AAAA", "", spawn.KindToken},
 	} {
-		t.Run(name, func(t *testing.T) { refused(t, w.Renew(t.Context(), bad.token), bad.kind, bad.reason) })
+		t.Run(name, func(t *testing.T) { refused(t, renew(w, bad.token), bad.kind, bad.reason) })
 	}
-	if err := w.Renew(t.Context(), r.token("alice", exp(900))); err != nil || w.Lease().Unix() != now+900 {
+	if err := renew(w, r.token("alice", exp(900))); err != nil || w.Lease().Unix() != now+900 {
 		t.Errorf("renewal: %v, lease until %v", err, w.Lease())
 	}
 	w.Stop()
 	w.end(5 * time.Second)
-	refused(t, w.Renew(t.Context(), r.token("alice", exp(1000))), spawn.KindRefused, "has ended")
+	refused(t, renew(w, r.token("alice", exp(1000))), spawn.KindRefused, "has ended")
 }
 
 // TestWithdrawnKeyEndsWorkersForReal, and only those that stand on it.

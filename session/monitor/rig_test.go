@@ -351,6 +351,13 @@ func refused(t testing.TB, err error, want spawn.Kind, reason string) {
 	}
 }
 
+// renew renews a worker's lease and waits for the answer.
+func renew(w spawn.Worker, token string) error {
+	answer := make(chan error, 2)
+	w.Renew(token, func(err error) { answer <- err })
+	return <-answer
+}
+
 // alive reports whether a process runs; a zombie does not.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) == syscall.ESRCH {

@@ -150,7 +150,7 @@ func TestLockedAccountEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer accountstest.Admin("usermod", "-p", "*", folk.Bob)
-	refused(t, w.Renew(t.Context(), r.token("bob", authtest.Claim("exp", time.Now().Unix()+900))), spawn.KindNoAccount, "is locked")
+	refused(t, renew(w, r.token("bob", authtest.Claim("exp", time.Now().Unix()+900))), spawn.KindNoAccount, "is locked")
 	w.end(5 * time.Second)
 	_, err := c.Spawn(t.Context(), spawn.Request{Token: r.token("bob")})
 	refused(t, err, spawn.KindNoAccount, "is locked")

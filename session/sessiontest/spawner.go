@@ -230,13 +230,14 @@ func (w *worker) Lease() time.Time {
 	return w.lease
 }
 
-func (w *worker) Renew(ctx context.Context, token string) error {
+func (w *worker) Renew(token string, done func(error)) {
 	s := w.spawner
 	s.mu.Lock()
 	s.renewed = append(s.renewed, token)
 	s.mu.Unlock()
 	if s.Renew == nil {
-		return ctx.Err()
+		done(nil)
+		return
 	}
 	lease, err := s.Renew(token)
 	if err == nil {
@@ -244,7 +245,7 @@ func (w *worker) Renew(ctx context.Context, token string) error {
 		w.lease = lease
 		w.mu.Unlock()
 	}
-	return err
+	done(err)
 }
 
 // memoryWorker is a worker without files.

@@ -28,10 +28,10 @@ type Client struct {
 	wmu sync.Mutex // orders sequence numbers and writes
 	seq uint64     // last one used; guarded by wmu
 
-	mu      sync.Mutex             // guards what follows
-	pending map[uint64]chan answer // SPAWN and RENEW that wait for their answer
-	live    map[uint64]*worker     // by handle
-	err     error                  // why the conversation is over
+	mu      sync.Mutex              // guards what follows
+	pending map[uint64]func(answer) // by what SPAWN and RENEW are answered: once, and without blocking
+	live    map[uint64]*worker      // by handle
+	err     error                   // why the conversation is over
 }
 
 // Events are what the monitor asks or brings by itself. They are called from the
@@ -48,6 +48,7 @@ type Events struct {
 type answer struct {
 	frame Frame
 	w     *worker // with Spawned
+	err   error   // a *Error: refused, or the monitor is gone
 }
 
 var _ Spawner = (*Client)(nil)
@@ -65,7 +66,7 @@ func NewClient(socket *os.File, onCert func(cert, key *os.File)) (*Client, error
 		conn:    conn,
 		onCert:  onCert,
 		done:    make(chan struct{}),
-		pending: make(map[uint64]chan answer),
+		pending: make(map[uint64]func(answer)),
 		live:    make(map[uint64]*worker),
 	}
 	go c.read()
@@ -113,44 +114,40 @@ func (c *Client) Spawn(ctx context.Context, r Request) (Worker, error) {
 	return a.w, nil
 }
 
-// ask sends a request and waits for its answer. A Refused comes back as *Error.
+// ask sends a request and waits for its answer.
 func (c *Client) ask(ctx context.Context, request func(seq uint64) Frame) (answer, error) {
 	if err := ctx.Err(); err != nil {
 		return answer{}, err
 	}
 	reply := make(chan answer, 1)
-	var seq uint64
-	err := c.send(func(s uint64) Frame {
-		seq = s
-		c.mu.Lock()
-		c.pending[s] = reply
-		c.mu.Unlock()
-		return request(s)
-	})
-	if err != nil {
-		c.forget(seq)
-		return answer{}, err
-	}
+	seq := c.request(request, func(a answer) { reply <- a })
 	select {
 	case a := <-reply:
-		if r, ok := a.frame.(Refused); ok {
-			return answer{}, &Error{
-				Kind: r.Kind, Reason: r.Reason,
-				RetryAfter: time.Duration(r.RetryAfter) * time.Millisecond,
-			}
-		}
-		return a, nil
-	case <-c.done:
-		err = errGone
+		return a, a.err
 	case <-ctx.Done():
-		err = ctx.Err()
 	}
 	if !c.forget(seq) { // the answer won the race
 		if a := <-reply; a.w != nil {
 			a.w.discard()
 		}
 	}
-	return answer{}, err
+	return answer{}, ctx.Err()
+}
+
+// request sends a request. Its answer comes by a call of done, which must not block.
+func (c *Client) request(request func(seq uint64) Frame, done func(answer)) (seq uint64) {
+	err := c.send(func(s uint64) Frame {
+		seq = s
+		c.mu.Lock()
+		c.pending[s] = done
+		c.mu.Unlock()
+		return request(s)
+	})
+	// If it was forgotten before, end has answered it.
+	if err != nil && (seq == 0 || c.forget(seq)) {
+		done(answer{err: err})
+	}
+	return seq
 }
 
 // forget drops a request and reports whether its answer was still to come. The
@@ -219,7 +216,10 @@ func (c *Client) handle(b []byte, fds []int) error {
 	case Spawned:
 		return c.spawned(f, fds)
 	case Refused:
-		return c.deliver(f.Seq, answer{frame: f})
+		return c.deliver(f.Seq, answer{frame: f, err: &Error{
+			Kind: f.Kind, Reason: f.Reason,
+			RetryAfter: time.Duration(f.RetryAfter) * time.Millisecond,
+		}})
 	case Renewed:
 		return c.deliver(f.Seq, answer{frame: f})
 	case Exited:
@@ -262,12 +262,12 @@ func (c *Client) report(seq uint64) {
 // deliver hands an answer to its request, if somebody still waits.
 func (c *Client) deliver(seq uint64, a answer) error {
 	c.mu.Lock()
-	reply, ok := c.pending[seq]
+	done, ok := c.pending[seq]
 	delete(c.pending, seq)
 	c.mu.Unlock()
 	switch {
 	case ok:
-		reply <- a
+		done(a)
 	case a.w != nil:
 		a.w.discard()
 	}
@@ -317,10 +317,13 @@ func (c *Client) fail(why error) {
 // end runs once, in the reader: nothing waits for the monitor any more.
 func (c *Client) end() {
 	c.mu.Lock()
-	lost := c.live
-	c.live = map[uint64]*worker{}
+	lost, waiting := c.live, c.pending
+	c.live, c.pending = map[uint64]*worker{}, map[uint64]func(answer){}
 	c.mu.Unlock()
 	close(c.done)
+	for _, done := range waiting {
+		done(answer{err: errGone})
+	}
 	for _, w := range lost {
 		w.end(Status{Code: -1, Reason: errGone.Reason})
 	}

@@ -39,6 +39,13 @@ func newFakeMonitor(t *testing.T, onCert func(cert, key *os.File)) (*Client, *fa
 	return c, &fakeMonitor{t: t, conn: conn}
 }
 
+// renew renews a lease and waits for the answer.
+func renew(w Worker, token string) error {
+	answer := make(chan error, 2)
+	w.Renew(token, func(err error) { answer <- err })
+	return <-answer
+}
+
 // next is the next frame of the front end.
 func (m *fakeMonitor) next() Frame {
 	m.t.Helper()
@@ -258,14 +265,14 @@ func TestRenewMovesTheLease(t *testing.T) {
 		m.send(Renewed{Seq: r.Seq, Lease: 1800000000000})
 		m.send(Refused{Seq: m.next().(RenewRequest).Seq, Kind: KindRefused, Reason: "not newer"})
 	}()
-	if err := w.Renew(t.Context(), "new"); err != nil || !w.Lease().Equal(time.UnixMilli(1800000000000)) {
+	if err := renew(w, "new"); err != nil || !w.Lease().Equal(time.UnixMilli(1800000000000)) {
 		t.Errorf("renew: %v, lease %v", err, w.Lease())
 	}
 	var e *Error
-	if err := w.Renew(t.Context(), "new"); !errors.As(err, &e) || e.Kind != KindRefused {
+	if err := renew(w, "new"); !errors.As(err, &e) || e.Kind != KindRefused {
 		t.Errorf("second renewal: %v", err)
 	}
-	if err := w.Renew(t.Context(), strings.Repeat("x", MaxToken+1)); !errors.As(err, &e) || e.Kind != KindToken {
+	if err := renew(w, strings.Repeat("x", MaxToken+1)); !errors.As(err, &e) || e.Kind != KindToken {
 		t.Errorf("oversize token: %v", err)
 	}
 }
@@ -287,7 +294,7 @@ func TestExitedEndsTheWorker(t *testing.T) {
 		t.Errorf("status %+v", s)
 	}
 	var e *Error
-	if err := w.Renew(t.Context(), "x"); !errors.As(err, &e) || e.Kind != KindRefused {
+	if err := renew(w, "x"); !errors.As(err, &e) || e.Kind != KindRefused {
 		t.Errorf("renewal of an ended worker: %v", err)
 	}
 }
@@ -298,7 +305,7 @@ func TestEverythingFailsWithTheMonitor(t *testing.T) {
 	w, _, _ := spawnOne(t, c, m, 1)
 	pending := make(chan error, 2)
 	go func() { _, err := c.Spawn(t.Context(), Request{}); pending <- err }()
-	go func() { pending <- w.Renew(t.Context(), "x") }()
+	go func() { pending <- renew(w, "x") }()
 	m.next()
 	m.next()
 	m.conn.Close()

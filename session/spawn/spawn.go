@@ -44,9 +44,10 @@ type Worker interface {
 	// Lease is when the monitor ends the worker unless it is renewed; the zero
 	// time means never.
 	Lease() time.Time
-	// Renew shows the monitor a newer token of the same principal and moves the
-	// lease. It fails with a *Error of KindRefused when the monitor says no.
-	Renew(ctx context.Context, token string) error
+	// Renew shows the monitor a newer token of the same principal, which moves the
+	// lease, and waits no longer than it takes to send it. done is called once, and
+	// must not block: with nil, or a *Error, of KindRefused where the monitor says no.
+	Renew(token string, done func(error))
 	// Stop ends the worker's whole process tree: EOF on stdin, after 2 s
 	// SIGTERM, after 3 s more SIGKILL. It returns at once, and may be repeated.
 	Stop()

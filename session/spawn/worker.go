@@ -1,7 +1,6 @@
 package spawn
 
 import (
-	"context"
 	"os"
 	"sync"
 	"time"
@@ -87,29 +86,30 @@ func (w *worker) Status() Status {
 	return w.status
 }
 
-func (w *worker) Renew(ctx context.Context, token string) error {
+// Renew implements Worker.
+func (w *worker) Renew(token string, done func(error)) {
 	if token == "" || len(token) > MaxToken {
-		return &Error{Kind: KindToken, Reason: "no token, or longer than 16 KiB"}
+		done(&Error{Kind: KindToken, Reason: "no token, or longer than 16 KiB"})
+		return
 	}
 	select {
 	case <-w.exited:
-		return &Error{Kind: KindRefused, Reason: "the worker has ended"}
+		done(&Error{Kind: KindRefused, Reason: "the worker has ended"})
+		return
 	default:
 	}
-	a, err := w.c.ask(ctx, func(seq uint64) Frame {
+	w.c.request(func(seq uint64) Frame {
 		return RenewRequest{Seq: seq, Handle: w.handle, Token: token}
+	}, func(a answer) {
+		if r, ok := a.frame.(Renewed); ok {
+			w.mu.Lock()
+			w.lease = fromMilli(r.Lease)
+			w.mu.Unlock()
+		} else if a.err == nil {
+			a.err = w.c.unexpected(a.frame)
+		}
+		done(a.err)
 	})
-	if err != nil {
-		return err
-	}
-	r, ok := a.frame.(Renewed)
-	if !ok {
-		return w.c.unexpected(a.frame)
-	}
-	w.mu.Lock()
-	w.lease = fromMilli(r.Lease)
-	w.mu.Unlock()
-	return nil
 }
 
 // Stop closes stdin and asks the monitor to see to the rest. It waits for neither.

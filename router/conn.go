@@ -8,8 +8,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"gatehouse/session/rawio"
 )
 
 // Limit returns a listener that has at most n connections open at once: those
@@ -47,9 +45,9 @@ func (l *limited) Close() error {
 	return l.Listener.Close()
 }
 
-// conn is an accepted connection. Its reads and writes are those of rawio, and its
-// deadlines cost something only when there is something to wait for: net/http and the
-// door set ten for each request, most of which are replaced before anything waits.
+// conn is an accepted connection whose deadlines cost something only when there is
+// something to wait for: net/http and the door set ten for each request and two for each
+// message on a stream, most of which are replaced before anything waits.
 type conn struct {
 	net.Conn
 	raw     syscall.RawConn // nil: the connection has no descriptor
@@ -61,7 +59,7 @@ type conn struct {
 func newConn(c net.Conn, open chan struct{}) *conn {
 	w := &conn{Conn: c, open: open}
 	if s, ok := c.(syscall.Conn); ok {
-		if raw, err := s.SyscallConn(); err == nil && rawio.Ready(raw) {
+		if raw, err := s.SyscallConn(); err == nil {
 			w.raw = raw
 			w.in.try, w.in.limit = w.in.read, c.SetReadDeadline
 			w.out.try, w.out.limit = w.out.write, c.SetWriteDeadline
@@ -226,7 +224,7 @@ func (d *direction) wait() bool {
 }
 
 func (d *direction) read(fd uintptr) bool {
-	n, err := rawio.Read(fd, d.p)
+	n, err := uninterrupted(syscall.Read, fd, d.p)
 	switch {
 	case err == syscall.EAGAIN:
 		return d.wait()
@@ -239,7 +237,7 @@ func (d *direction) read(fd uintptr) bool {
 
 func (d *direction) write(fd uintptr) bool {
 	for d.n < len(d.p) {
-		n, err := rawio.Write(fd, d.p[d.n:])
+		n, err := uninterrupted(syscall.Write, fd, d.p[d.n:])
 		d.n += n
 		if err == syscall.EAGAIN {
 			return d.wait()
@@ -250,4 +248,14 @@ func (d *direction) write(fd uintptr) bool {
 		}
 	}
 	return true
+}
+
+// uninterrupted makes a system call again when a signal broke it off.
+func uninterrupted(call func(fd int, p []byte) (int, error), fd uintptr, p []byte) (int, error) {
+	for {
+		n, err := call(int(fd), p)
+		if err != syscall.EINTR {
+			return max(n, 0), err
+		}
+	}
 }

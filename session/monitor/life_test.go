@@ -211,6 +211,7 @@ func TestConcurrentSpawnsAndLeaks(t *testing.T) {
 	c := r.front()
 	r.spawn(c, r.token("alice")).Stop() // warm up
 	r.m.leasesGone(5 * time.Second)
+	r.tidyGroups()
 	before := openFDs(t)
 	var wg sync.WaitGroup
 	for range 40 {
@@ -229,6 +230,7 @@ func TestConcurrentSpawnsAndLeaks(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	r.tidyGroups()
 	for i := 0; openFDs(t) > before && i < 100; i++ {
 		time.Sleep(10 * time.Millisecond)
 	}

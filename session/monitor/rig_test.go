@@ -202,6 +202,7 @@ func (r *rig) close() {
 		r.t.Errorf("%d workers are left", r.m.leases.count())
 	}
 	if base := r.m.runner.groups.Load(); base != nil {
+		r.tidyGroups()
 		if left, _ := os.ReadDir(base.Path()); countDirs(left) != 0 {
 			r.t.Errorf("%d control groups are left", countDirs(left))
 		}
@@ -216,6 +217,13 @@ func (r *rig) close() {
 	}
 	if strings.Contains(r.log.String(), "eyJ") {
 		r.t.Errorf("something like a token is in the log:\n%s", r.log)
+	}
+}
+
+// tidyGroups removes the control groups that are kept for the next workers.
+func (r *rig) tidyGroups() {
+	if base := r.m.runner.groups.Load(); base != nil {
+		base.Tidy()
 	}
 }
 

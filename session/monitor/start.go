@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync/atomic"
 	"syscall"
 
@@ -121,7 +120,7 @@ func (r *runner) start(j job, number uint64) (_ *running, err error) {
 	if j.assignment.as {
 		spec.As = &proc.Identity{UID: a.UID, GID: a.GID, Groups: a.Groups}
 	}
-	if w.child, err = r.launch(&spec, w.tree, number); err != nil {
+	if w.child, err = r.launch(&spec, w.tree); err != nil {
 		return nil, fmt.Errorf("start worker %q in %s as %s: %w", k.command.Argv[0], spec.Dir, a.Name, cause(err))
 	}
 	return w, nil
@@ -137,21 +136,18 @@ func (r *runner) place(a *assignment, private *world.Private) world.Place {
 }
 
 // launch starts the process in a control group of its own, or with a label.
-func (r *runner) launch(spec *proc.Spec, t *tree, number uint64) (*proc.Child, error) {
+func (r *runner) launch(spec *proc.Spec, t *tree) (*proc.Child, error) {
 	base := r.groups.Load()
 	if base == nil {
 		spec.Label = t.label
 		return r.host.Start(*spec)
 	}
-	g, err := base.New("w" + strconv.FormatUint(number, 10))
+	g, err := base.New()
 	if err != nil {
 		return nil, err
 	}
 	t.group = g
-	if spec.Cgroup, err = g.Open(); err != nil {
-		return nil, err
-	}
-	defer spec.Cgroup.Close()
+	spec.Cgroup = g.Dir()
 	c, err := r.host.Start(*spec)
 	if !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.EBUSY) && !errors.Is(err, syscall.EOPNOTSUPP) && !errors.Is(err, syscall.ENOSYS) {
 		return c, err
@@ -163,7 +159,7 @@ func (r *runner) launch(spec *proc.Spec, t *tree, number uint64) (*proc.Child, e
 	if again != nil {
 		return nil, err
 	}
-	g.Destroy(treeLimit)
+	g.Release(treeLimit)
 	t.group = nil
 	r.groups.Store(nil)
 	r.uncontained(err)
@@ -209,7 +205,7 @@ func (w *running) abandon() {
 		w.stdio.Close()
 	}
 	if w.group != nil {
-		w.group.Destroy(treeLimit)
+		w.group.Release(treeLimit)
 	}
 	w.private.Remove()
 }

@@ -67,7 +67,7 @@ func (t *tree) memory() (bytes int64) {
 // gone and gives the group back. Without a group, what is left was handed to us.
 func (t *tree) destroy() error {
 	if t.group != nil {
-		return t.group.Destroy(treeLimit)
+		return t.group.Release(treeLimit)
 	}
 	deadline := time.Now().Add(treeLimit)
 	for pause := time.Millisecond; t.host.SignalOrphans(t.label, syscall.SIGKILL) > 0; pause = min(2*pause, 100*time.Millisecond) {

@@ -360,6 +360,7 @@ func TestWarmWorkersLeakNothing(t *testing.T) {
 	r.spawn(c, r.token("alice")).Stop()
 	r.m.leases.endWarm("before the count")
 	r.m.leasesGone(5 * time.Second)
+	r.tidyGroups()
 	before := openFDs(t)
 	done := make(chan struct{})
 	for range 8 {
@@ -392,6 +393,7 @@ func TestWarmWorkersLeakNothing(t *testing.T) {
 	if n := r.m.leases.count(); n != 0 {
 		t.Errorf("%d leases are left", n)
 	}
+	r.tidyGroups()
 	for i := 0; openFDs(t) > before && i < 100; i++ {
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -11,10 +11,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
-	"syscall"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,7 +23,14 @@ import (
 var ErrUnavailable = errors.New("cgroup v2 is not available")
 
 // Base is the directory below which the groups of one monitor lie.
-type Base struct{ path string }
+type Base struct {
+	path string
+
+	mu    sync.Mutex // guards what follows
+	made  int        // groups so far, for their names
+	spare []*place   // empty, and nobody's
+	rest  *time.Timer
+}
 
 // Open makes a directory of that name, or takes it over with all that is left in
 // it, below the control group of this process.
@@ -66,6 +71,7 @@ func (b *Base) Sweep(sibling string) error {
 
 // Clear kills everything in all groups below b and removes them.
 func (b *Base) Clear() error {
+	b.Tidy()
 	var errs []error
 	for _, d := range dirs(b.path, "") {
 		errs = append(errs, destroy(filepath.Join(b.path, d), 2*time.Second))
@@ -74,78 +80,10 @@ func (b *Base) Clear() error {
 }
 
 // Close kills what is left and removes the directory.
-func (b *Base) Close() error { return destroy(b.path, 2*time.Second) }
-
-// Group is one worker's control group.
-type Group struct{ path string }
-
-// New makes a group.
-func (b *Base) New(name string) (*Group, error) {
-	path := filepath.Join(b.path, name)
-	if err := os.Mkdir(path, 0o755); err != nil {
-		return nil, fmt.Errorf("make cgroup: %w", err)
-	}
-	return &Group{path: path}, nil
+func (b *Base) Close() error {
+	b.Tidy()
+	return destroy(b.path, 2*time.Second)
 }
-
-// Open opens the directory, to start a process in. The caller closes it.
-func (g *Group) Open() (*os.File, error) {
-	fd, err := unix.Open(g.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("open cgroup: %w", err)
-	}
-	return os.NewFile(uintptr(fd), g.path), nil
-}
-
-// Signal signals every process in the group.
-func (g *Group) Signal(sig syscall.Signal) error {
-	pids, err := g.procs()
-	if err != nil {
-		return err
-	}
-	fds := make(map[int]int, len(pids))
-	for _, pid := range pids {
-		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
-			fds[pid] = fd
-			defer unix.Close(fd)
-		}
-	}
-	again, err := g.procs() // what is still there after it was opened is what was meant
-	if err != nil {
-		return err
-	}
-	for pid, fd := range fds {
-		if slices.Contains(again, pid) {
-			unix.PidfdSendSignal(fd, sig, nil, 0)
-		}
-	}
-	return nil
-}
-
-func (g *Group) procs() ([]int, error) {
-	b, err := os.ReadFile(filepath.Join(g.path, "cgroup.procs"))
-	if err != nil {
-		return nil, fmt.Errorf("read cgroup: %w", err)
-	}
-	var pids []int
-	for f := range strings.FieldsSeq(string(b)) {
-		// 0 is a process of another pid namespace, which can't be signalled.
-		if pid, err := strconv.Atoi(f); err == nil && pid > 0 {
-			pids = append(pids, pid)
-		}
-	}
-	return pids, nil
-}
-
-// Processes are the ids of the processes in the group.
-func (g *Group) Processes() ([]int, error) { return g.procs() }
-
-// Kill kills every process in the group at once, also those being forked.
-func (g *Group) Kill() error { return kill(g.path) }
-
-// Destroy kills what is in the group, waits until it is empty and removes it. It
-// gives up after limit.
-func (g *Group) Destroy(limit time.Duration) error { return destroy(g.path, limit) }
 
 func kill(path string) error {
 	f, err := os.OpenFile(filepath.Join(path, "cgroup.kill"), os.O_WRONLY, 0)

@@ -37,12 +37,7 @@ func base(t *testing.T) *Base {
 func run(t *testing.T, g *Group, script string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", script)
-	dir, err := g.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dir.Close()
-	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd()), Setsid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(g.Dir().Fd()), Setsid: true}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +53,7 @@ func run(t *testing.T, g *Group, script string) *exec.Cmd {
 
 func TestWholeTreeIsSignalledAndKilled(t *testing.T) {
 	b := base(t)
-	g, err := b.New("w1")
+	g, err := b.New()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +75,7 @@ func TestWholeTreeIsSignalledAndKilled(t *testing.T) {
 		t.Errorf("%d of %d processes left after SIGTERM; only those that ignore it should be", len(left), len(pids))
 	}
 	began := time.Now()
-	if err := g.Destroy(2 * time.Second); err != nil {
+	if err := g.Release(2 * time.Second); err != nil {
 		t.Error(err)
 	}
 	if d := time.Since(began); d > time.Second {
@@ -94,7 +89,7 @@ func TestWholeTreeIsSignalledAndKilled(t *testing.T) {
 // TestNestedGroupsGoToo: a worker may make groups of its own where it may write.
 func TestNestedGroupsGoToo(t *testing.T) {
 	b := base(t)
-	g, err := b.New("w1")
+	g, err := b.New()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +98,7 @@ func TestNestedGroupsGoToo(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := run(t, g, fmt.Sprintf("sh -c 'echo $$ >%s/cgroup.procs; sleep 60' & sleep 0.2; echo up; wait", inner))
-	if err := g.Destroy(2 * time.Second); err != nil {
+	if err := g.Release(2 * time.Second); err != nil {
 		t.Error(err)
 	}
 	cmd.Wait()
@@ -111,7 +106,7 @@ func TestNestedGroupsGoToo(t *testing.T) {
 
 func TestLeftoversAreCleared(t *testing.T) {
 	b := base(t)
-	g, err := b.New("old")
+	g, err := b.New()
 	if err != nil {
 		t.Fatal(err)
 	}

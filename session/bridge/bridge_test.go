@@ -230,11 +230,11 @@ func TestBackPressure(t *testing.T) {
 }
 
 // TestFloodIsPaced: a worker that writes much at once is asked to wait, one that
-// answers is not.
+// answers is not, also when each answer is there before anybody reads.
 func TestFloodIsPaced(t *testing.T) {
 	var paced atomic.Int64
 	b, up := started(t, sessiontest.Echo, Config{Pace: func() { paced.Add(1) }})
-	call := func(arguments string) {
+	call := func(arguments string, before time.Duration) {
 		var c Call
 		m := parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":`+arguments+`}}`)
 		if err := b.Begin(context.Background(), &c, m, Options{}); err != nil {
@@ -244,12 +244,16 @@ func TestFloodIsPaced(t *testing.T) {
 		if strings.HasPrefix(arguments, `"raw"`) {
 			return // it has no answer
 		}
+		time.Sleep(before)
 		if _, final, err := c.Next(context.Background(), 5*time.Second); err != nil || !final {
 			t.Errorf("%s: %v", arguments, err)
 		}
 	}
 	for range 3 * maxRun {
-		call(`"echo","arguments":{"text":"x"}`)
+		call(`"echo","arguments":{"text":"x"}`, 0)
+	}
+	for range 3 * maxRun {
+		call(`"echo","arguments":{"text":"x"}`, time.Millisecond)
 	}
 	if n := paced.Load(); n != 0 {
 		t.Errorf("answers were paced %d times", n)
@@ -259,7 +263,7 @@ func TestFloodIsPaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	call(fmt.Sprintf(`"raw","arguments":{"text":%s}`, text))
+	call(fmt.Sprintf(`"raw","arguments":{"text":%s}`, text), 0)
 	for range 500 {
 		up.mu.Lock()
 		n := len(up.notes)

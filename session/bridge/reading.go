@@ -95,9 +95,11 @@ func (b *Bridge) leave() bool {
 	return true
 }
 
-// pass leaves nobody reading, b.mu held.
+// pass leaves nobody reading, b.mu held: the worker has said all that it was asked for,
+// and does not flood, although nobody may have found its pipe empty.
 func (b *Bridge) pass() {
 	t := &b.turn
+	b.src.rest()
 	t.taken = false
 	t.passed++
 	switch {
@@ -165,7 +167,6 @@ func (b *Bridge) handOn() {
 	if len(b.calls) > 0 || b.src.buf != nil || b.reason != "" {
 		b.startReader()
 	} else {
-		b.src.rest()
 		b.pass()
 	}
 }

@@ -51,9 +51,9 @@ func newWorld(t testing.TB, cfg session.Config, sp *sessiontest.Spawner) *world 
 }
 
 // leftovers are the stacks of goroutines that run this module's code outside of
-// tests, when there are still some after a second.
+// tests, when there are still some after ten seconds: only a hang leaves any.
 func leftovers() (left string) {
-	for range 100 {
+	for range 1000 {
 		left = ""
 		buf := make([]byte, 1<<20)
 		for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
@@ -144,13 +144,13 @@ func (w *world) wantKind(err error, kind session.Kind) {
 // eventually waits for a condition that another goroutine brings about.
 func (w *world) eventually(what string, ok func() bool) {
 	w.Helper()
-	for range 500 {
+	for range 2000 {
 		if ok() {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	w.Fatalf("not in 5 s: %s", what)
+	w.Fatalf("not in 20 s: %s", what)
 }
 
 func contains(t testing.TB, text, want string) {

@@ -54,3 +54,37 @@ func TestForgottenQuestionsMakeRoom(t *testing.T) {
 		}
 	})
 }
+
+// A worker that declares logging and does not answer when it is told a level holds up
+// one request for some seconds, and no other.
+func TestLevelIsNotAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		script := &scripted{answer: func(method, id string) string {
+			switch method {
+			case "server/discover":
+				return fmt.Sprintf(isError, id)
+			case "initialize":
+				return strings.Replace(fmt.Sprintf(isLegacy, id), `"capabilities":{}`, `"capabilities":{"logging":{}}`, 1)
+			case "logging/setLevel":
+				return ""
+			}
+			return fmt.Sprintf(isResult, id)
+		}}
+		w := newWorld(t, session.Config{}, &sessiontest.Spawner{Worker: script.run, InMemory: true})
+		s := w.modern(alice)
+		call := strings.Replace(modernTool("1", "echo", "", "{}", ""), `"_meta":{`, `"_meta":{"io.modelcontextprotocol/logLevel":"info",`, 1)
+		for _, limit := range []time.Duration{5 * time.Second, 0} {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+			began := time.Now()
+			x, err := s.BeginModern(ctx, parse(t, call), session.ModeStream)
+			if took := time.Since(began); err != nil || took > limit {
+				t.Fatalf("%v after %v, want the call begun in %v", err, took, limit)
+			}
+			if item, err := x.Next(ctx, time.Minute); err != nil || !item.Final {
+				t.Errorf("%s, %v", item.Bytes, err)
+			}
+			x.Close()
+			cancel()
+		}
+	})
+}

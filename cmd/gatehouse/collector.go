@@ -9,18 +9,21 @@ import (
 )
 
 // What may wait for the collector of a front end that has little to do, beside what
-// lives: as much again as long as that is no more than waiting bytes, then waiting bytes,
-// and at last the share of leastWaiting percent of what lives. So a thousand idle sessions
-// do not hold twice what they need (docs/decisions, 12).
+// lives: waiting bytes, which is twice as much again at most, and not less than the share
+// of leastWaiting percent. So a call beside few sessions pays for few collections, and a
+// thousand idle sessions do not hold twice what they need (docs/decisions, 12).
 const (
 	waiting      = 16 << 20
+	mostWaiting  = 200
 	leastWaiting = 50
-	usualWaiting = 100 // the default of Go
 )
 
-// often is the time between collections below which the front end is busy: it has the
-// default of Go then, so that calls do not pay for more collections.
-const often = time.Second
+// A front end is busy when one collection follows another within often. It has busyWaiting
+// percent at least then, the default of Go, so that calls do not pay for more collections.
+const (
+	often       = time.Second
+	busyWaiting = 100
+)
 
 // worthIt is by how many percent the share must change to be set anew, which stops
 // the front end for some microseconds.
@@ -29,8 +32,8 @@ const worthIt = 5
 // waitingPercent is the collector's percentage (GOGC) for that many bytes of live heap,
 // stacks and globals.
 func waitingPercent(live uint64) int {
-	if live <= waiting {
-		return usualWaiting
+	if live <= waiting*100/mostWaiting {
+		return mostWaiting
 	}
 	return max(int(waiting*100/live), leastWaiting)
 }
@@ -49,7 +52,7 @@ type collector struct {
 // newCollector returns a collector for what is given: release collects, and gives what is
 // free back to the system.
 func newCollector(live func() uint64, set func(percent int) int, release func()) *collector {
-	c := &collector{live: live, set: set, percent: usualWaiting}
+	c := &collector{live: live, set: set, percent: 100} // as Go begins
 	c.rest = time.AfterFunc(often, release)
 	c.rest.Stop()
 	return c
@@ -70,8 +73,8 @@ func (c *collector) collected() {
 	c.last = now
 	c.rest.Stop()
 	want := waitingPercent(c.live())
-	if busy && want < usualWaiting {
-		want = usualWaiting
+	if busy && want < busyWaiting {
+		want = busyWaiting
 		c.rest.Reset(often)
 	}
 	c.share(want)

@@ -15,6 +15,11 @@ func (s *Session) expiresAt() time.Time {
 	return time.Time{}
 }
 
+// renewalDelay is how long a newer token waits at most before the monitor is shown
+// it. A client that brings a new token with each call would otherwise have the
+// monitor, which is one process for everybody, verify each of them.
+const renewalDelay = time.Second
+
 // seen compares the token of a request with the newest one. A newer one moves the
 // session's expiry and is shown to the monitor, which owns the worker's lease.
 func (s *Session) seen(c Caller) {
@@ -28,18 +33,33 @@ func (s *Session) seen(c Caller) {
 	}
 	s.expiry.Store(c.Expiry.UnixNano())
 	s.keyID, s.token = c.KeyID, c.Token
-	if !s.renewing {
-		s.showNewest()
+	if s.renewal == nil {
+		s.renewal = time.AfterFunc(s.renewalIn(), s.showNewest)
+	} else if s.keyID != s.shownKey && s.renewal.Stop() {
+		s.renewal.Reset(0)
 	}
 }
 
-// showNewest has the monitor shown the newest token, s.renewLock held.
-func (s *Session) showNewest() {
-	token := s.token
-	s.token = ""
-	if s.renewing = token != ""; s.renewing {
-		go s.worker.Renew(token, s.renewed)
+// renewalIn is how long the newest token may wait, s.renewLock held: not until the
+// lease ends, and not at all when it has another key, because the monitor ends workers
+// whose token has a key that was withdrawn.
+func (s *Session) renewalIn() time.Duration {
+	if s.keyID != s.shownKey {
+		return 0
 	}
+	if lease := s.worker.Lease(); !lease.IsZero() {
+		return max(0, min(renewalDelay, lease.Sub(s.t.now())/2))
+	}
+	return renewalDelay
+}
+
+// showNewest has the monitor shown the newest token.
+func (s *Session) showNewest() {
+	s.renewLock.Lock()
+	token := s.token
+	s.token, s.shownKey = "", s.keyID
+	s.renewLock.Unlock()
+	s.worker.Renew(token, s.renewed)
 }
 
 // renewed takes the monitor's answer. A token that came meanwhile is shown next.
@@ -49,12 +69,20 @@ func (s *Session) renewed(err error) {
 	}
 	s.renewLock.Lock()
 	defer s.renewLock.Unlock()
-	s.showNewest()
+	s.renewal = nil
+	if s.token != "" {
+		s.renewal = time.AfterFunc(s.renewalIn(), s.showNewest)
+	}
 }
 
 // notRenewed ends the session when its account is gone. A token that the monitor likes
 // less than we do ends nothing.
 func (s *Session) notRenewed(err error) {
+	select {
+	case <-s.worker.Exited():
+		return
+	default:
+	}
 	if s.t.ctx.Err() == nil {
 		s.log().Warn().Err(err).Msg("lease not renewed")
 	}

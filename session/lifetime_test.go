@@ -209,6 +209,7 @@ func TestRefusedRenewal(t *testing.T) {
 				if _, ok := w.Find(0, c, s.ID()); !ok {
 					t.Fatal("not found with a newer token")
 				}
+				time.Sleep(time.Second)
 				synctest.Wait()
 				if _, ok := w.Find(0, c, s.ID()); ok == ends {
 					t.Errorf("found %v, want ended %v", ok, ends)
@@ -218,8 +219,8 @@ func TestRefusedRenewal(t *testing.T) {
 	}
 }
 
-// One token at a time is shown to the monitor, and the newest of those that came
-// meanwhile is next: whatever came, the lease ends up with the newest.
+// One token at a time is shown to the monitor, at most one a second, and the newest
+// of those that came meanwhile: whatever came, the lease ends up with the newest.
 func TestNewestTokenIsShownNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan error)
@@ -230,21 +231,92 @@ func TestNewestTokenIsShownNext(t *testing.T) {
 		c.Expiry = time.Now().Add(5 * time.Minute)
 		s := w.open(c)
 		for i, token := range []string{"alice-2", "alice-3", "alice-5", "alice-4"} {
-			newer := c
-			newer.Token, newer.Expiry = token, c.Expiry.Add(time.Duration([]int{1, 2, 4, 3}[i])*time.Minute)
-			w.Find(0, newer, s.ID())
-			synctest.Wait()
+			w.shows(s, c, token, time.Duration([]int{6, 7, 9, 8}[i])*time.Minute)
+			if i == 1 {
+				time.Sleep(time.Second) // alice-3 is under way now
+			}
 		}
-		if got := sp.Renewed(); !slices.Equal(got, []string{"alice-2"}) {
-			t.Errorf("shown before the first answer: %q", got)
-		}
+		time.Sleep(time.Minute)
+		w.wantRenewed("before the first answer", "alice-3")
 		answer <- &spawn.Error{Kind: spawn.KindUndecided, Reason: "no keys"}
-		synctest.Wait()
+		time.Sleep(time.Second - time.Nanosecond)
+		w.wantRenewed("within a second of it", "alice-3")
+		time.Sleep(time.Nanosecond)
 		answer <- nil
-		synctest.Wait()
-		if got := sp.Renewed(); !slices.Equal(got, []string{"alice-2", "alice-5"}) {
-			t.Errorf("shown in all: %q", got)
-		}
+		time.Sleep(time.Minute)
+		w.wantRenewed("in all", "alice-3", "alice-5")
+	})
+}
+
+// shows makes a request with a newer token of that caller's.
+func (w *world) shows(s *session.Session, c session.Caller, token string, lives time.Duration) {
+	w.Helper()
+	c.Token, c.Expiry = token, time.Now().Add(lives)
+	if _, ok := w.Find(0, c, s.ID()); !ok {
+		w.Fatalf("not found with %s", token)
+	}
+}
+
+func (w *world) wantRenewed(when string, want ...string) {
+	w.Helper()
+	synctest.Wait()
+	if got := w.spawner.Renewed(); !slices.Equal(got, want) {
+		w.Errorf("shown %s: %q, want %q", when, got, want)
+	}
+}
+
+// A token waits for a newer one no longer than half of what is left of the lease,
+// and not at all when it has another key than the one before.
+func TestRenewalWaitsForNoLossOfTheWorker(t *testing.T) {
+	for name, c := range map[string]struct {
+		lease time.Duration // 0: none
+		key   string        // of the newer token; the session began with k1
+		waits time.Duration
+	}{
+		"much is left":          {time.Hour, "k1", time.Second},
+		"no lease":              {0, "k1", time.Second},
+		"little is left":        {400 * time.Millisecond, "k1", 200 * time.Millisecond},
+		"over by our clock":     {-time.Second, "k1", 0},
+		"another key":           {time.Hour, "k2", 0},
+		"another key, no lease": {0, "k2", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sp := &sessiontest.Spawner{Worker: sessiontest.Echo, InMemory: true}
+				if c.lease != 0 {
+					sp.Lease = time.Now().Add(c.lease)
+				}
+				w := newWorld(t, session.Config{}, sp)
+				caller := alice
+				caller.Expiry, caller.KeyID = time.Now().Add(time.Minute), "k1"
+				s := w.open(caller)
+				caller.KeyID = c.key
+				w.shows(s, caller, "alice-2", 2*time.Minute)
+				if c.waits > 0 {
+					time.Sleep(c.waits - time.Nanosecond)
+					w.wantRenewed("too early")
+					time.Sleep(time.Nanosecond)
+				}
+				w.wantRenewed("in time", "alice-2")
+			})
+		})
+	}
+}
+
+// A token with another key takes the place of one that waits, at once.
+func TestAnotherKeyEndsTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, session.Config{}, &sessiontest.Spawner{Worker: sessiontest.Echo, InMemory: true})
+		c := alice
+		c.Expiry, c.KeyID = time.Now().Add(time.Minute), "k1"
+		s := w.open(c)
+		w.shows(s, c, "alice-2", 2*time.Minute)
+		w.wantRenewed("while it waits")
+		c.KeyID = "k2"
+		w.shows(s, c, "alice-3", 3*time.Minute)
+		w.wantRenewed("at once", "alice-3")
+		time.Sleep(time.Minute)
+		w.wantRenewed("in all", "alice-3")
 	})
 }
 

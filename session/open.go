@@ -187,7 +187,7 @@ func unavailable(err error) error {
 
 func (t *Table) session(w spawn.Worker, k key, c Caller) *Session {
 	s := &Session{
-		t: t, key: k, worker: w, created: t.now(), keyID: c.KeyID, ackSignal: make(chan struct{}, 1),
+		t: t, key: k, worker: w, created: t.now(), keyID: c.KeyID, shownKey: c.KeyID, ackSignal: make(chan struct{}, 1),
 	}
 	s.replay.bounds, s.replay.tag, s.replay.now = t.conf().Replay, s.Label(), t.cfg.Now
 	if !c.Expiry.IsZero() {

@@ -49,8 +49,9 @@ type Session struct {
 	expiry    atomic.Int64 // of the newest token, Unix nanoseconds; 0: never
 	renewLock sync.Mutex   // guards what follows
 	keyID     string       // of the newest token
+	shownKey  string       // of the newest that the monitor was shown
 	token     string       // to renew the lease with; empty: nothing to do
-	renewing  bool
+	renewal   *time.Timer  // shows token to the monitor; until the monitor's answer
 
 	// Of eras: see modern.go, rounds.go, backward.go.
 	modern    atomic.Bool // the worker's era

@@ -6,60 +6,63 @@ import (
 	"time"
 )
 
-// tokenBlock is how many calls of one kind are made before the other kind's turn.
-const tokenBlock = 50
+// tokenBlock is how many calls of one kind are made, at most, before the other kind's turn.
+const tokenBlock = 250
 
-// measureTokens calls in one session in turns with the token that opened it and with
-// tokens of the same subject that are presented for the first time.
+// settle is how long a newer token may wait before the monitor is shown it, and more.
+const settle = 1200 * time.Millisecond
+
+// measureTokens calls in turns with tokens that were seen before and with tokens of the
+// same subject that are presented for the first time: in one session, or in each of -c
+// sessions once.
 func measureTokens(o *options) (figures, error) {
 	fresh, err := lines(o.freshFile)
 	if err != nil {
 		return nil, err
 	}
-	if len(fresh) < tokenBlock {
+	size := min(tokenBlock, len(fresh)/2)
+	if size == 0 {
 		return nil, errors.New("too few tokens in -fresh-file")
 	}
-	o.clients = 1
+	o.clients = min(o.clients, size)
 	clients, err := openClients(o)
 	if err != nil {
 		return nil, err
 	}
-	c := clients[0].(*rawClient)
-	known := c.token
+	known := make([]string, len(clients)) // the newest token of each session
+	for i, c := range clients {
+		known[i] = c.(*rawClient).token
+	}
 	var id int64 = 1000
-	block := func(tokens func(i int) string) (spent, error) {
-		var s spent
+	block := func(s *spent, token func(call, client int) string) error {
 		before := tree(o.pid)
-		for i := range tokenBlock {
-			c.token = tokens(i)
+		for i := range size {
+			c := clients[i%len(clients)].(*rawClient)
+			c.token = token(i, i%len(clients))
 			c.prepare()
 			id++
 			t := time.Now()
 			if err := c.call(id); err != nil {
-				return s, err
+				return err
 			}
 			s.latencies = append(s.latencies, time.Since(t))
 		}
-		// A newer token is shown to the monitor behind the call's back.
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(settle)
 		after := tree(o.pid)
-		s.cpu = after.cpu() - before.cpu()
-		return s, nil
+		s.cpu += after.cpu() - before.cpu()
+		return nil
 	}
 	var remembered, first spent
-	for len(fresh) >= tokenBlock {
-		// The newest token that was shown, so that nothing is news to the session.
-		a, err := block(func(int) string { return known })
-		if err != nil {
+	for ; len(fresh) >= size; fresh = fresh[size:] {
+		if err := block(&remembered, func(_, client int) string { return known[client] }); err != nil {
 			return nil, err
 		}
-		b, err := block(func(i int) string { return fresh[i] })
-		if err != nil {
+		if err := block(&first, func(call, client int) string {
+			known[client] = fresh[call]
+			return fresh[call]
+		}); err != nil {
 			return nil, err
 		}
-		known, fresh = fresh[tokenBlock-1], fresh[tokenBlock:]
-		remembered.add(a)
-		first.add(b)
 	}
 	out := figures{"calls": len(first.latencies), "errors": 0,
 		"remembered_cpu_us": remembered.perCall(), "first_cpu_us": first.perCall(), "more_cpu_us": first.perCall() - remembered.perCall(),
@@ -71,11 +74,6 @@ func measureTokens(o *options) (figures, error) {
 type spent struct {
 	latencies []time.Duration
 	cpu       float64 // seconds
-}
-
-func (s *spent) add(t spent) {
-	s.latencies = append(s.latencies, t.latencies...)
-	s.cpu += t.cpu
 }
 
 func (s *spent) perCall() float64 { return s.cpu * 1e6 / float64(len(s.latencies)) }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -125,8 +126,10 @@ func (g *Guard) once(signals <-chan os.Signal) (st proc.Status, asked bool, err 
 		return st, false, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	var reaper sync.WaitGroup
+	reaper.Go(func() { g.host.ReapOrphans(ctx) })
+	defer reaper.Wait() // it knows the children of this host alone
 	defer cancel()
-	go g.host.ReapOrphans(ctx)
 	for {
 		select {
 		case s := <-signals:

@@ -254,16 +254,23 @@ func removeImport(src []byte, im Imported) ([]byte, error) {
 }
 
 // cutLines removes src[from:to] together with the rest of its lines, and one of
-// two blank lines that would then meet.
+// two blank lines that would then meet. Where something else stands on the same
+// line, that stays.
 func cutLines(src []byte, from, to int) []byte {
-	for from > 0 && src[from-1] != '\n' {
-		from--
+	start, end := from, len(src)
+	for start > 0 && (src[start-1] == ' ' || src[start-1] == '\t') {
+		start--
 	}
 	if i := bytes.IndexByte(src[to:], '\n'); i >= 0 {
-		to += i + 1
-	} else {
-		to = len(src)
+		end = to + i + 1
 	}
+	if behind := bytes.TrimLeft(src[to:end], "; \t\r\n"); start > 0 && src[start-1] != '\n' || len(behind) > 0 && !bytes.HasPrefix(behind, []byte("//")) {
+		for to < end && (src[to] == ';' || src[to] == ' ' || src[to] == '\t') {
+			to++
+		}
+		return splice(src, from, to, "")
+	}
+	from, to = start, end
 	blankBefore := from == 0 || blankLineEndsAt(src, from) || bytes.HasSuffix(bytes.TrimRight(src[:from], "\r\n\t "), []byte("("))
 	rest := src[to:]
 	if i := bytes.IndexByte(rest, '\n'); blankBefore && i >= 0 && len(bytes.TrimSpace(rest[:i])) == 0 {

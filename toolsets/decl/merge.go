@@ -47,6 +47,9 @@ type merger struct {
 	base, ours, theirs *File
 	conflicts          []string
 
+	importsAt int // where the imports begin in what join returned
+
+	placed   map[int]int      // unit of ours -> unit of theirs that it stands for
 	replaced map[int][]byte   // unit of theirs -> new gap and text
 	dropped  map[int]bool     // units of theirs that ours deleted
 	added    map[int][][]byte // unit of theirs -> what ours added behind it
@@ -101,7 +104,7 @@ func match(f *File, u Unit) int {
 }
 
 func (m *merger) units() {
-	m.replaced, m.dropped, m.added = map[int][]byte{}, map[int]bool{}, map[int][][]byte{}
+	m.placed, m.replaced, m.dropped, m.added = map[int]int{}, map[int][]byte{}, map[int]bool{}, map[int][][]byte{}
 	claimed := map[int]bool{} // units of ours that come from base
 	for _, b := range m.base.Units {
 		if b.Kind == Import {
@@ -114,38 +117,63 @@ func (m *merger) units() {
 		switch {
 		case o < 0 && t < 0:
 		case o < 0:
-			if !bytes.Equal(m.base.Text(b), m.theirs.Text(m.theirs.Units[t])) {
-				m.conflict(b)
-			}
-			m.dropped[t] = true
+			m.drop(b, t)
 		case t < 0:
-			if !bytes.Equal(m.base.Text(b), m.ours.Text(m.ours.Units[o])) {
+			if m.differs(b, m.ours, o) {
 				m.conflict(b)
 			}
 		default:
+			if at, ok := m.placed[o]; ok && at != t {
+				m.drop(b, t) // ours made one of two declarations; it stands where the first was
+				continue
+			}
+			m.placed[o] = t
 			m.both(b, m.ours.Units[o], m.theirs.Units[t], t)
 		}
 	}
 	m.additions(claimed)
 }
 
+// drop takes out a unit of theirs, which base has as b.
+func (m *merger) drop(b Unit, t int) {
+	if m.differs(b, m.theirs, t) {
+		m.conflict(b)
+	}
+	m.dropped[t] = true
+}
+
+// differs reports whether a version changed what would be lost without its unit
+// at: the declaration, or the free comments before it.
+func (m *merger) differs(b Unit, f *File, at int) bool {
+	u := f.Units[at]
+	free := bytes.TrimSpace(f.Gap(u))
+	return !bytes.Equal(m.base.Text(b), f.Text(u)) || len(free) > 0 && !bytes.Equal(bytes.TrimSpace(m.base.Gap(b)), free)
+}
+
 // both merges a unit that all three versions have.
 func (m *merger) both(b, o, t Unit, at int) {
 	text, ok := m.three(m.base.Text(b), m.ours.Text(o), m.theirs.Text(t), b.Grouped && !(b.Iota || o.Iota || t.Iota) || b.Kind == Header || b.Kind == Trailer)
-	gap, gapOK := m.three(m.base.Gap(b), m.ours.Gap(o), m.theirs.Gap(t), true)
-	if !ok {
+	gap, gapOK := m.gap(m.base.Gap(b), m.ours.Gap(o), m.theirs.Gap(t))
+	if !ok || !gapOK {
 		m.conflict(b)
 		return
 	}
-	if !gapOK {
-		// Blank lines differ easily where neighbours came or went; only comments matter.
-		if len(bytes.TrimSpace(m.ours.Gap(o))) > 0 && len(bytes.TrimSpace(m.theirs.Gap(t))) > 0 {
-			m.conflict(b)
-			return
-		}
-		gap = m.theirs.Gap(t)
-	}
 	m.replaced[at] = append(slices.Clone(gap), text...)
+}
+
+// gap merges what precedes a unit. Blank lines differ easily where neighbours came
+// or went: only comments matter.
+func (m *merger) gap(base, ours, theirs []byte) ([]byte, bool) {
+	b, o, t := bytes.TrimSpace(base), bytes.TrimSpace(ours), bytes.TrimSpace(theirs)
+	switch {
+	case bytes.Equal(base, theirs):
+		return ours, true
+	case bytes.Equal(o, t), bytes.Equal(b, o):
+		return theirs, true
+	case bytes.Equal(b, t):
+		return ours, true
+	}
+	return m.lines(base, ours, theirs)
 }
 
 func (m *merger) three(base, ours, theirs []byte, byLines bool) ([]byte, bool) {
@@ -199,12 +227,8 @@ func (m *merger) join() []byte {
 		out = append(out, b...)
 	}
 	// Additions that stand before the first declaration follow the imports.
-	pending, lastImport := m.added[0], 0
-	for i, t := range m.theirs.Units {
-		if t.Kind == Import {
-			lastImport = i
-		}
-	}
+	pending := m.added[0]
+	firstImport, lastImport := m.theirs.importUnits()
 	for i, t := range m.theirs.Units {
 		switch b, ok := m.replaced[i]; {
 		case m.dropped[i]:
@@ -215,12 +239,15 @@ func (m *merger) join() []byte {
 		default:
 			put(m.theirs.Src[t.Start:t.End])
 			natural = true
+			if i == firstImport {
+				m.importsAt = len(out) - (t.End - t.Start)
+			}
 		}
 		here := m.added[i]
 		if i == 0 {
 			here = nil
 		}
-		if i == lastImport {
+		if i == max(0, lastImport) {
 			here = append(slices.Clone(pending), here...)
 		}
 		for _, b := range here {
@@ -238,10 +265,9 @@ func (m *merger) imports(out []byte) ([]byte, error) {
 	var add, remove []Imported
 	switch {
 	case bytes.Equal(ours, base):
-	case bytes.Equal(theirs, base) && len(base) > 0 && len(ours) > 0:
+	case bytes.Equal(theirs, base) && len(base) > 0:
 		// The only change: taken with its comments and its order.
-		at := bytes.Index(out, theirs)
-		out = splice(out, at, at+len(theirs), string(ours))
+		out = splice(out, m.importsAt, m.importsAt+len(theirs), string(ours))
 	case !slices.Equal(m.ours.importComments(), m.base.importComments()):
 		m.conflicts = append(m.conflicts, Title(Unit{Kind: Import}))
 		return nil, nil
@@ -272,9 +298,9 @@ func (m *merger) imports(out []byte) ([]byte, error) {
 	return SetImports(out, add, remove)
 }
 
-// importSection is the stretch of all import declarations.
-func (f *File) importSection() []byte {
-	first, last := -1, -1
+// importUnits are the first and the last import declaration, -1 without any.
+func (f *File) importUnits() (first, last int) {
+	first, last = -1, -1
 	for i, u := range f.Units {
 		if u.Kind == Import {
 			if first < 0 {
@@ -283,10 +309,17 @@ func (f *File) importSection() []byte {
 			last = i
 		}
 	}
+	return first, last
+}
+
+// importSection is the stretch of all import declarations, with what precedes
+// them behind the package clause.
+func (f *File) importSection() []byte {
+	first, last := f.importUnits()
 	if first < 0 {
 		return nil
 	}
-	return f.Src[f.Units[first].Doc:f.Units[last].End]
+	return f.Src[f.Units[first].Start:f.Units[last].End]
 }
 
 // importComments are the lines of the import section that are no imports.

@@ -23,10 +23,11 @@ func (c *Client) byDevice(ctx context.Context, d *discovered, old *entry) (*entr
 	if err != nil {
 		return nil, refused("ask for a code", err)
 	}
+	code := plain(da.UserCode)
 	if da.VerificationURIComplete != "" {
-		c.Say(fmt.Sprintf("Open this address in a browser on any device, and compare the code %s:\n\n  %s\n", da.UserCode, da.VerificationURIComplete))
+		c.Say(fmt.Sprintf("Open this address in a browser on any device, and compare the code %s:\n\n  %s\n", code, plain(da.VerificationURIComplete)))
 	} else {
-		c.Say(fmt.Sprintf("Open %s in a browser on any device and enter the code %s\n", da.VerificationURI, da.UserCode))
+		c.Say(fmt.Sprintf("Open %s in a browser on any device and enter the code %s\n", plain(da.VerificationURI), code))
 	}
 	tok, err := conf.DeviceAccessToken(c.oauth(ctx), da, oauth2.VerifierOption(verifier), resource)
 	if err != nil {

@@ -67,7 +67,7 @@ func (c *Client) discover(ctx context.Context) (*discovered, error) {
 	case c.Issuer == "":
 		d.issuer = doc.Issuers[0]
 	case !slices.Contains(doc.Issuers, c.Issuer):
-		return nil, fmt.Errorf("the server at %s takes no tokens of %s, only of %s", c.Server, c.Issuer, strings.Join(doc.Issuers, ", "))
+		return nil, fmt.Errorf("the server at %s takes no tokens of %s, only of %s", c.Server, c.Issuer, plain(strings.Join(doc.Issuers, ", ")))
 	default:
 		d.issuer = c.Issuer
 	}
@@ -80,19 +80,55 @@ func (c *Client) configuration(ctx context.Context, d *discovered) error {
 	if _, err := checkURL(d.issuer); err != nil {
 		return fmt.Errorf("the issuer of %s: %w", c.Server, err)
 	}
-	p, err := oidc.NewProvider(oidc.ClientContext(ctx, c.HTTP), d.issuer)
-	if err != nil {
-		return fmt.Errorf("read the configuration of the issuer %s: %w%s", d.issuer, err, tlsHint(err))
+	bounded := *c.HTTP // go-oidc reads whatever comes
+	bounded.Transport = boundedTransport{c.HTTP.Transport}
+	p, err := oidc.NewProvider(oidc.ClientContext(ctx, &bounded), d.issuer)
+	if err != nil { // its text has the whole answer in it
+		return fmt.Errorf("read the configuration of the issuer %s: %s%s", d.issuer, plain(err.Error()), tlsHint(err))
 	}
 	if err := p.Claims(&d.metadata); err != nil {
 		return fmt.Errorf("read the configuration of the issuer %s: %w", d.issuer, err)
 	}
-	if len(d.metadata.ChallengeMethods) > 0 && !slices.Contains(d.metadata.ChallengeMethods, "S256") {
-		return fmt.Errorf("the issuer %s does not offer PKCE with S256, without which nobody should sign in", d.issuer)
+	if !slices.Contains(d.metadata.ChallengeMethods, "S256") {
+		return fmt.Errorf("the issuer %s does not offer PKCE with S256 (code_challenge_methods_supported), without which nobody should sign in", d.issuer)
 	}
 	d.endpoint = p.Endpoint()
 	d.endpoint.AuthStyle = oauth2.AuthStyleInParams // public clients have no secret to put anywhere else
+	return d.checkEndpoints()
+}
+
+// checkEndpoints wants TLS wherever a code or a token goes (OAuth 2.1 section 1.5).
+// The address that a browser is started with is among them: it is the issuer's word,
+// and the issuer is the server's.
+func (d *discovered) checkEndpoints() error {
+	for _, e := range []struct{ name, at string }{
+		{"authorization_endpoint", d.endpoint.AuthURL}, {"token_endpoint", d.endpoint.TokenURL},
+		{"device_authorization_endpoint", d.endpoint.DeviceAuthURL}, {"revocation_endpoint", d.metadata.Revocation},
+	} {
+		if e.at == "" {
+			continue // it is missed where it is needed
+		}
+		if _, err := checkURL(e.at); err != nil {
+			return fmt.Errorf("the %s of the issuer %s: %w (behind a proxy an issuer has to be told its public address)", e.name, d.issuer, err)
+		}
+	}
 	return nil
+}
+
+// boundedTransport ends a body beyond bodyLimit with an error.
+type boundedTransport struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	next := t.next
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	resp, err := next.RoundTrip(r)
+	if err == nil {
+		resp.Body = http.MaxBytesReader(nil, resp.Body, bodyLimit)
+	}
+	return resp, err
 }
 
 // checkURL takes https, and http on this machine.
@@ -133,9 +169,9 @@ func (c *Client) challenge(ctx context.Context) (challenged, error) {
 		return challenged{}, fmt.Errorf("%s is no MCP endpoint (404): the path is part of the URL, usually /mcp", c.Server)
 	default:
 		if resp.StatusCode == http.StatusBadRequest && req.URL.Scheme == "http" { // what a TLS port answers
-			return challenged{}, fmt.Errorf("%s answers %s: write https:// if it is a server with TLS", c.Server, resp.Status)
+			return challenged{}, fmt.Errorf("%s answers %s: write https:// if it is a server with TLS", c.Server, plain(resp.Status))
 		}
-		return challenged{}, fmt.Errorf("%s answers %s without asking for a token: no sign-in is needed there, or it is no MCP endpoint", c.Server, resp.Status)
+		return challenged{}, fmt.Errorf("%s answers %s without asking for a token: no sign-in is needed there, or it is no MCP endpoint", c.Server, plain(resp.Status))
 	}
 	for _, v := range resp.Header.Values("WWW-Authenticate") {
 		if p, ok := bearerParams(v); ok {

@@ -2,12 +2,15 @@ package login
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"golang.org/x/oauth2"
 )
@@ -59,6 +62,91 @@ func TestDiscoveryRefusals(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestIssuersDocument holds what an issuer's own document must say: it is the word
+// of whoever runs the server that a person typed the URL of.
+func TestIssuersDocument(t *testing.T) {
+	for name, c := range map[string]struct {
+		member string
+		value  any
+		want   string
+	}{
+		"token endpoint in cleartext":      {"token_endpoint", "http://id.test/token", "token_endpoint"},
+		"device endpoint in cleartext":     {"device_authorization_endpoint", "http://id.test/device", "device_authorization_endpoint"},
+		"revocation endpoint in cleartext": {"revocation_endpoint", "http://id.test/revoke", "revocation_endpoint"},
+		"a file for the browser":           {"authorization_endpoint", "file:///home/user/x.desktop", "authorization_endpoint"},
+		"an option for the browser":        {"authorization_endpoint", "--new-window", "authorization_endpoint"},
+		"PKCE is not mentioned":            {"code_challenge_methods_supported", nil, "does not offer PKCE"},
+		"PKCE without a hash":              {"code_challenge_methods_supported", []string{"plain"}, "does not offer PKCE"},
+		"without end":                      {"padding", strings.Repeat("x", bodyLimit), "too large"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, time.Minute)
+			real := w.issuer.Handler()
+			w.answerInstead(func(rw http.ResponseWriter, r *http.Request) {
+				rec := httptest.NewRecorder()
+				real.ServeHTTP(rec, r)
+				var doc map[string]any
+				if err := json.Unmarshal(rec.Body.Bytes(), &doc); err != nil {
+					t.Error(err)
+				}
+				doc[c.member] = c.value
+				rw.Header().Set("Content-Type", "application/json")
+				json.NewEncoder(rw).Encode(doc)
+			})
+			_, err := w.client().discover(t.Context())
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestTerminalGetsNoControlCharacters holds that nothing that an issuer says moves
+// the cursor of the person's terminal.
+func TestTerminalGetsNoControlCharacters(t *testing.T) {
+	const evil = "\x1b]0;x\x07\u009b2J\r\nSigned in."
+	w := newWorld(t, time.Minute)
+	c, told := w.client(), ""
+	c.Say = func(s string) { told += s }
+	d, err := c.discover(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.answerInstead(func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/register":
+			rw.WriteHeader(http.StatusForbidden)
+			json.NewEncoder(rw).Encode(map[string]string{"error": evil, "error_description": evil})
+		case "/device_authorization":
+			json.NewEncoder(rw).Encode(map[string]any{"device_code": "x", "user_code": evil, "verification_uri": "https://id.test/" + evil, "expires_in": 60})
+		default:
+			rw.WriteHeader(http.StatusBadRequest)
+			json.NewEncoder(rw).Encode(map[string]string{"error": evil, "error_description": evil})
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, refusal := c.byDevice(ctx, d, nil)
+	w.answerInstead(func(rw http.ResponseWriter, _ *http.Request) { http.Error(rw, evil, http.StatusBadGateway) })
+	_, broken := c.discover(t.Context())
+	for what, text := range map[string]string{"said": told, "refusal": errText(refusal), "configuration": errText(broken)} {
+		if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && unicode.IsControl(r) }); i >= 0 || text == "" {
+			t.Errorf("%s: %q", what, text)
+		}
+		if strings.Contains(text, "\nSigned in.") {
+			t.Errorf("%s has a line of the issuer's: %q", what, text)
+		}
+	}
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 func TestRegistrationIsRefused(t *testing.T) {

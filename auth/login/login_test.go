@@ -2,9 +2,11 @@ package login
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"strings"
@@ -180,6 +182,51 @@ func TestIssuerIsAway(t *testing.T) {
 		w.answerInstead(nil)
 		if _, err := c.Token(t.Context(), MinLife); err != nil {
 			t.Errorf("with the issuer back: %v", err)
+		}
+	})
+}
+
+// TestRefreshNamesTheResource holds that a refresh asks for a token of this server
+// too (RFC 8707 section 2.2): an issuer may give one for another otherwise.
+func TestRefreshNamesTheResource(t *testing.T) {
+	w := newWorld(t, time.Minute)
+	synctest.Test(t, func(t *testing.T) {
+		w.T = t
+		c := w.signedIn()
+		time.Sleep(50 * time.Second)
+		w.issuerAt = demand(w.issuerAt, map[string]string{"/oauth/token": "resource"}, t)
+		if _, err := c.Token(t.Context(), MinLife); err != nil || w.count("refresh_token") != 1 {
+			t.Errorf("%d refreshes, %v", w.count("refresh_token"), err)
+		}
+	})
+}
+
+// TestUselessAnswerKeepsTheSignIn holds that the refresh token of an answer is kept
+// although its access token is of no use: the one before it is spent.
+func TestUselessAnswerKeepsTheSignIn(t *testing.T) {
+	w := newWorld(t, time.Minute)
+	synctest.Test(t, func(t *testing.T) {
+		w.T = t
+		c := w.signedIn()
+		time.Sleep(time.Minute)
+		real := w.issuer.Handler()
+		w.answerInstead(func(rw http.ResponseWriter, r *http.Request) {
+			rec := httptest.NewRecorder()
+			real.ServeHTTP(rec, r)
+			var answer map[string]any
+			if err := json.Unmarshal(rec.Body.Bytes(), &answer); err != nil {
+				t.Error(err)
+			}
+			answer["token_type"] = "DPoP"
+			rw.Header().Set("Content-Type", "application/json")
+			json.NewEncoder(rw).Encode(answer)
+		})
+		if _, err := c.Token(t.Context(), MinLife); err == nil || !strings.Contains(err.Error(), "type DPoP") {
+			t.Errorf("a bound token: %v", err)
+		}
+		w.answerInstead(nil)
+		if _, err := c.Token(t.Context(), MinLife); err != nil {
+			t.Errorf("with the issuer mended: %v", err)
 		}
 	})
 }

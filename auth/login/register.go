@@ -74,7 +74,7 @@ func (c *Client) register(ctx context.Context, d *discovered, redirect string) (
 	_ = json.Unmarshal(answer, &got) // what is no JSON has none of these
 	switch {
 	case status/100 != 2 && got.Error != "":
-		return "", fmt.Errorf("%d %s: %s", status, got.Error, got.Description)
+		return "", fmt.Errorf("%d %s", status, plain(got.Error+": "+got.Description))
 	case status/100 != 2 || got.ID == "":
 		return "", fmt.Errorf("its answer is %d without a client_id", status)
 	case got.Secret != "":

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/oauth2"
 )
@@ -13,13 +15,31 @@ func said(err error) string {
 	r, ok := errors.AsType[*oauth2.RetrieveError](err)
 	switch {
 	case !ok:
-		return err.Error()
+		return plain(err.Error())
 	case r.ErrorCode == "" && r.Response != nil:
-		return "it answers " + r.Response.Status
+		return plain("it answers " + r.Response.Status)
 	case r.ErrorDescription == "":
-		return r.ErrorCode
+		return plain(r.ErrorCode)
 	}
-	return r.ErrorCode + ": " + r.ErrorDescription
+	return plain(r.ErrorCode + ": " + r.ErrorDescription)
+}
+
+// maxPlain is how many characters of a foreign text are shown.
+const maxPlain = 500
+
+// plain is a text from elsewhere as a terminal may have it: without control
+// characters, which could move its cursor or type for the person, and not endless.
+func plain(s string) string {
+	r := []rune(strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s[:min(len(s), utf8.UTFMax*maxPlain)]))
+	if len(r) > maxPlain {
+		return string(r[:maxPlain]) + "…"
+	}
+	return string(r)
 }
 
 // remedies are known refusals of issuers, by a part of what they say. The first

@@ -31,8 +31,12 @@ func (c *Client) newEntry(d *discovered, conf *oauth2.Config, as clientIdentity,
 	return e, e.take(tok, c.now())
 }
 
-// take keeps what the token endpoint gave.
+// take keeps what the token endpoint gave: a refresh token even beside an access
+// token that is of no use, because the one before it is spent.
 func (e *entry) take(tok *oauth2.Token, now time.Time) error {
+	if tok.RefreshToken != "" {
+		e.RefreshToken = tok.RefreshToken
+	}
 	switch {
 	case !strings.EqualFold(tok.Type(), "Bearer"):
 		return fmt.Errorf("the issuer gave a token of type %s, and the server takes bearer tokens: switch DPoP and the like off for the client %s", tok.Type(), e.ClientID)
@@ -40,9 +44,6 @@ func (e *entry) take(tok *oauth2.Token, now time.Time) error {
 		return errors.New("the issuer did not say how long its token lives (expires_in)")
 	}
 	e.AccessToken, e.Expiry, e.Taken = tok.AccessToken, tok.Expiry.Round(0), now.Round(0)
-	if tok.RefreshToken != "" {
-		e.RefreshToken = tok.RefreshToken
-	}
 	return nil
 }
 
@@ -105,7 +106,10 @@ func (c *Client) refresh(ctx context.Context, e *entry) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
 	conf := &oauth2.Config{ClientID: e.ClientID, Endpoint: oauth2.Endpoint{TokenURL: e.TokenURL, AuthStyle: oauth2.AuthStyleInParams}}
-	tok, err := conf.TokenSource(c.oauth(ctx), &oauth2.Token{RefreshToken: e.RefreshToken}).Token()
+	// Not by a TokenSource: it can't name the resource (RFC 8707 section 2.2). An
+	// empty code goes along, which counts as none (RFC 6749 section 3.2).
+	tok, err := conf.Exchange(c.oauth(ctx), "", oauth2.SetAuthURLParam("grant_type", "refresh_token"),
+		oauth2.SetAuthURLParam("refresh_token", e.RefreshToken), oauth2.SetAuthURLParam("resource", e.Server))
 	if err != nil {
 		if over(err) {
 			// Never offered again: a spent one that comes back costs the whole family.
@@ -114,10 +118,7 @@ func (c *Client) refresh(ctx context.Context, e *entry) error {
 		}
 		return refused("refresh the token", err)
 	}
-	if err := e.take(tok, c.now()); err != nil {
-		return err
-	}
-	return c.Store.write(e)
+	return errors.Join(e.take(tok, c.now()), c.Store.write(e))
 }
 
 // over reports whether the issuer wants no more of this refresh token.

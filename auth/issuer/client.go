@@ -27,7 +27,9 @@ func newTransport(s Source) (*http.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	dial := &net.Dialer{}
+	// A transport goes on with a connection when the request that wanted it is over:
+	// what hangs before the first byte of a request has to end by itself.
+	dial := &net.Dialer{Timeout: requestTimeout}
 	if s.demo() {
 		dial.ControlContext = onlyLoopback
 	}
@@ -35,6 +37,7 @@ func newTransport(s Source) (*http.Transport, error) {
 		Proxy:                  nil,
 		DialContext:            dial.DialContext,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool},
+		TLSHandshakeTimeout:    requestTimeout,
 		DisableKeepAlives:      true,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxHeader,

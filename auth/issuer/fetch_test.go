@@ -6,6 +6,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -358,6 +360,39 @@ func TestIssuerThatHangsCostsFiveSeconds(t *testing.T) {
 		begun = time.Now()
 		if _, err := f.Fetch(ctx); err == nil || time.Since(begun) != time.Second {
 			t.Errorf("did not end with its context: %v", err)
+		}
+	})
+}
+
+// TestSilentPeerKeepsNoConnection holds that a fetch from something that takes
+// connections and says nothing leaves neither a socket nor a goroutine behind.
+func TestSilentPeerKeepsNoConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // fails as well when goroutines are left
+		src := Source{Issuer: "https://id.example"}
+		base, err := newTransport(src)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var far net.Conn
+		base.DialContext = func(context.Context, string, string) (net.Conn, error) {
+			var near net.Conn
+			near, far = net.Pipe()
+			return near, nil
+		}
+		wantFailure(t, &Fetcher{src: src, base: base}, keys.HealthTimeout)
+		closed := make(chan error, 1)
+		go func() {
+			_, err := io.Copy(io.Discard, far)
+			closed <- err
+		}()
+		select {
+		case err := <-closed:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(requestTimeout):
+			t.Error("the connection is still open")
+			far.Close()
 		}
 	})
 }

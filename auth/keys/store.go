@@ -182,7 +182,7 @@ func (e *entry) admits(u Update) bool {
 // take makes u's set the good one and returns the key ids that are gone.
 func (e *entry) take(u Update, now time.Time) (gone []string) {
 	gone = withdrawn(e.keys, u.Keys)
-	if len(gone) > 0 || len(e.keys) != len(u.Keys) {
+	if len(gone) > 0 || len(withdrawn(u.Keys, e.keys)) > 0 {
 		e.since++
 	}
 	e.keys = u.Keys
@@ -194,7 +194,7 @@ func (e *entry) take(u Update, now time.Time) (gone []string) {
 }
 
 // withdrawn returns the ids of the keys of old that are not in fresh with the
-// same material and algorithm.
+// same material and algorithm; the other way round it finds the new ones.
 func withdrawn(old, fresh []token.Key) []string {
 	var gone []string
 	for _, k := range old {

@@ -150,6 +150,23 @@ func TestSetsComeAndStay(t *testing.T) {
 	})
 }
 
+// TestNewKeyCountsInASetOfTheSameLength has keys without an id, which may be twice
+// in a set: a new key then need not make the set longer.
+func TestNewKeyCountsInASetOfTheSameLength(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestStore(nil)
+		k, _ := connect(t.Context(), t, s)
+		nameless, a := newKey(t, ""), newKey(t, "a")
+		k.send(fetched(testIssuer, time.Now(), nameless, nameless, a))
+		_, gen := s.Current()
+		k.send(fetched(testIssuer, time.Now(), nameless, a, newKey(t, "b")))
+		if set, again := s.Current(); again == gen || !set.HasKeyID("b") {
+			t.Error("the new key does not count")
+		}
+		k.conn.Close()
+	})
+}
+
 func TestRemovedAndReplacedKeysAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r removals

@@ -55,7 +55,7 @@ func notBearer(name, v string) *Refusal {
 	switch {
 	case unexpanded(v):
 		return &Refusal{Kind: KindUnexpanded, Reason: "unexpanded variable in the Authorization field"}
-	case quoted(v):
+	case quoted(name): // not v: the parameters of other schemes end in quotation marks
 		return &Refusal{Kind: KindQuoted, Reason: "quotation marks around the Authorization field"}
 	case len(name) == len(v) && threeSegments(v):
 		return &Refusal{Kind: KindBareToken, Reason: "token without a scheme"}

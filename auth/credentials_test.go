@@ -30,6 +30,8 @@ func TestCredentials(t *testing.T) {
 		{"no field", nil, KindNoCredentials, 0},
 		{"another scheme", []string{"Basic dXNlcjpwYXNz"}, KindNoCredentials, 0},
 		{"another scheme without credentials", []string{"Negotiate"}, KindNoCredentials, 0},
+		{"another scheme with quoted parameters", []string{`Digest username="alice", nonce="x", response="y"`}, KindNoCredentials, 0},
+		{"a quote behind a bare token", []string{shaped + `"`}, KindQuoted, 0},
 		{"a bound token's scheme", []string{"DPoP " + shaped}, KindNoCredentials, 0},
 		{"a word that begins with the scheme", []string{"Bearerx " + shaped}, KindNoCredentials, 0},
 

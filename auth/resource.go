@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"strings"
 
 	"gatehouse/auth/identity"
 )
@@ -73,7 +74,7 @@ func (r Resource) parse() (*url.URL, error) {
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read the resource identifier: %w", err)
-	case u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+	case u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || strings.ContainsAny(r.Identifier, "#\"\\"):
 		return nil, fmt.Errorf("read the resource identifier %q: want an absolute https URL without user, query and fragment", r.Identifier)
 	}
 	return u, nil

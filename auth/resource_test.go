@@ -58,7 +58,7 @@ func TestMetadataURL(t *testing.T) {
 			t.Errorf("%s: URL %q, %v, want %q", c.id, u, err, c.url)
 		}
 	}
-	for _, id := range []string{"", "mcp.test/mcp", "http://mcp.test/mcp", "https:///mcp", "https://mcp.test/mcp?x=1", "https://mcp.test/mcp#x", "https://u:p@mcp.test/mcp", "https://mcp.test/\x00"} {
+	for _, id := range []string{"", "mcp.test/mcp", "http://mcp.test/mcp", "https:///mcp", "https://mcp.test/mcp?x=1", "https://mcp.test/mcp#x", "https://mcp.test/mcp#", `https://mcp".test/mcp`, "https://u:p@mcp.test/mcp", "https://mcp.test/\x00"} {
 		if u, err := (Resource{Identifier: id}).MetadataURL(); err == nil {
 			t.Errorf("%q: URL %q, want an error", id, u)
 		}

@@ -91,7 +91,7 @@ func (b *Bearer) Admit(ctx context.Context, h http.Header) (Caller, *Refusal) {
 	}
 	if !v.scopes.Has(b.cfg.Required...) {
 		return Caller{}, &Refusal{Kind: KindScope, Principal: v.principal,
-			Reason: "token has scopes " + strconv.Quote(v.scopes.String()) + ", wanted " + strconv.Quote(b.cfg.Required.String())}
+			Reason: "token has scopes " + shown(v.scopes.String()) + ", wanted " + shown(b.cfg.Required.String())}
 	}
 	return Caller{Principal: v.principal, Scopes: v.scopes, Expiry: v.until, Token: raw, KeyID: v.keyID}, nil
 }
@@ -129,7 +129,7 @@ func (b *Bearer) judge(ctx context.Context, raw string) (verdict, *Refusal) {
 	if errors.As(err, &refused) && refused.Kind == token.KindUnknownKey {
 		if iss, foreign := b.cfg.Verifier.Foreign(raw); foreign {
 			return verdict{}, &Refusal{Kind: KindToken, Token: token.KindUnverifiable,
-				Reason: "the token names the issuer " + strconv.Quote(iss) + ", which is not configured"}
+				Reason: "the token names the issuer " + shown(iss) + ", which is not configured"}
 		}
 		switch b.cfg.Keys.Lookup(ctx, refused.KeyID) {
 		case keys.Known:
@@ -140,12 +140,26 @@ func (b *Bearer) judge(ctx context.Context, raw string) (verdict, *Refusal) {
 			return verdict{}, &Refusal{Kind: KindUndecided, Reason: "the issuers could not be asked for the key; " + err.Error()}
 		}
 	}
+	if errors.As(err, &refused) && refused.Kind == token.KindUnverifiable && b.cfg.Verifier.Undecidable(raw, set) {
+		return verdict{}, &Refusal{Kind: KindUndecided, Reason: "no usable keys of the issuer that the token names; " + err.Error()}
+	}
 	if err != nil {
 		return verdict{}, tokenRefusal(err)
 	}
 	v := verdict{principal: tok.Principal, scopes: tok.Scopes, keyID: tok.KeyID, until: tok.Until(), generation: generation}
 	b.cache.put(key, v)
 	return v, nil
+}
+
+// maxShown is how many bytes of a token's values stand in a reason.
+const maxShown = 256
+
+// shown makes a value of a token fit for the log: cut and escaped.
+func shown(s string) string {
+	if len(s) > maxShown {
+		return strconv.QuoteToASCII(s[:maxShown]) + "…"
+	}
+	return strconv.QuoteToASCII(s)
 }
 
 // digest hashes a token; one of the usual length without an allocation.

@@ -215,6 +215,50 @@ func TestBearerWithoutKeysDecidesNothing(t *testing.T) {
 	}
 }
 
+// TestBearerWithoutTheIssuersKeysDecidesNothing holds that one issuer's keys decide
+// nothing about another's tokens, whatever key ids the two use.
+func TestBearerWithoutTheIssuersKeysDecidesNothing(t *testing.T) {
+	stale := authtest.NewIssuer("https://stale.test")
+	for name, change := range map[string]func(*world) authtest.Change{
+		"no key id":             func(*world) authtest.Change { return authtest.WithoutHeader("kid") },
+		"a key id of the other": func(w *world) authtest.Change { return authtest.Header("kid", w.issuer.Current().ID) },
+	} {
+		w := newWorld(t)
+		stale.Now = w.issuer.Now
+		policy := stale.Policy()
+		policy.AllowMissingKeyID = true
+		v, err := token.New(w.issuer.Policy(), policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.gate.cfg.Verifier = v
+		raw := stale.Mint(change(w))
+		w.want(t, raw, KindUndecided, 0)
+		w.keys.change(authtest.KeySet(w.issuer, stale))
+		if c, r := w.admit(t, raw); name == "no key id" && (r != nil || c.Principal.Issuer != "https://stale.test") ||
+			name != "no key id" && (r == nil || r.Kind != KindToken) {
+			t.Errorf("%s, with its keys back: %+v", name, r)
+		}
+		w.good(t, w.issuer.Mint())
+	}
+}
+
+// TestReasonsAreCut holds that what a token says fills no log.
+func TestReasonsAreCut(t *testing.T) {
+	w := newWorld(t)
+	_, scope := w.admit(t, w.issuer.Mint(authtest.Claim("scope", strings.Repeat("x", 3000))))
+	w.issuer.Rotate("ES256")
+	_, foreign := w.admit(t, w.issuer.Mint(authtest.Claim("iss", "https://"+strings.Repeat("\u20ac", 300))))
+	for _, r := range []*Refusal{scope, foreign} {
+		if r == nil || len(r.Reason) > 8*maxShown {
+			t.Errorf("%+v", r)
+		}
+	}
+	if scope.Kind != KindScope || !strings.Contains(foreign.Reason, "not configured") {
+		t.Errorf("%+v, %+v", scope, foreign)
+	}
+}
+
 // The cache may only ever save the work of a signature.
 func TestCacheForgets(t *testing.T) {
 	t.Run("at expiry", func(t *testing.T) {

@@ -171,8 +171,26 @@ func (t *Token) Until() time.Time { return t.Expiry.Add(t.leeway) }
 // a question for a key that none of them can have, and never to accept anything.
 // A token whose claims can't be read is not foreign.
 func (v *Verifier) Foreign(raw string) (iss string, foreign bool) {
+	iss, ok := claimedIssuer(raw)
+	if v == nil || !ok || v.policies[identity.Issuer(iss)] != nil {
+		return "", false
+	}
+	return iss, true
+}
+
+// Undecidable reports that a token that [Verifier.Verify] could not verify claims to
+// come from a configured issuer of which keys has none: they are stale, say, and
+// another issuer's key of the same id does not fit. Such a token can be neither
+// accepted nor refused. The claim is unverified, and nothing is accepted for it.
+func (v *Verifier) Undecidable(raw string, keys *KeySet) bool {
+	iss, ok := claimedIssuer(raw)
+	return v != nil && ok && v.policies[identity.Issuer(iss)] != nil && len(keys.Keys(identity.Issuer(iss))) == 0
+}
+
+// claimedIssuer returns the iss of a token of which nothing is verified.
+func claimedIssuer(raw string) (iss string, ok bool) {
 	parts := strings.Split(raw, ".")
-	if v == nil || len(raw) > MaxBytes || len(parts) != 3 {
+	if len(raw) > MaxBytes || len(parts) != 3 {
 		return "", false
 	}
 	b, err := base64url.DecodeString(parts[1])
@@ -184,8 +202,5 @@ func (v *Verifier) Foreign(raw string) (iss string, foreign bool) {
 		return "", false
 	}
 	iss, found, err := claims.text("iss", maxIssuer)
-	if err != nil || !found || v.policies[identity.Issuer(iss)] != nil {
-		return "", false
-	}
-	return iss, true
+	return iss, found && err == nil
 }

@@ -94,6 +94,9 @@ func (j *tokenJudge) Judge(ctx context.Context, server uint16, raw string) (verd
 			return verdict{}, refuse(spawn.KindUndecided, "the issuers could not be asked for the key; %v", err)
 		}
 	}
+	if errors.As(err, &r) && r.Kind == token.KindUnverifiable && j.verifier.Undecidable(raw, set) {
+		return verdict{}, refuse(spawn.KindUndecided, "no usable keys of the issuer that the token names; %v", err)
+	}
 	if err != nil {
 		return verdict{}, refuse(spawn.KindToken, "%v", err)
 	}

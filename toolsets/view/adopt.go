@@ -29,6 +29,7 @@ type Committed struct {
 // refused. A failed commit leaves the view as it was. The caller holds the view
 // for writing.
 func (v *View) Commit(ctx context.Context, message string) (*Committed, error) {
+	v.clearLocks()
 	v.Touched() // what is adopted is for git to say
 	changes, err := v.Changes(ctx)
 	if err != nil {
@@ -146,7 +147,7 @@ func (v *View) mergeChecked(ctx context.Context, base, ours, head string) (strin
 	if check == nil {
 		return tree, nil
 	}
-	broken, err := v.breaks(ctx, check, ours, head, tree)
+	broken, err := v.breaks(ctx, check, base, ours, head, tree)
 	if err != nil {
 		return "", err
 	}
@@ -157,25 +158,22 @@ func (v *View) mergeChecked(ctx context.Context, base, ours, head string) (strin
 	return tree, nil
 }
 
-// asideRef names the view's own tree while another one is in its folder.
-const asideRef = "refs/gatehouse/aside"
-
 // breaks returns the type errors of the merged tree that neither side has. It
 // puts the trees into the view one after the other and ours back at the end.
-func (v *View) breaks(ctx context.Context, check Checker, ours, head, merged string) (broken []string, err error) {
+func (v *View) breaks(ctx context.Context, check Checker, base, ours, head, merged string) (broken []string, err error) {
 	before, err := check(ctx, v)
 	if err != nil {
 		return nil, err
 	}
 	// Should we die here, our own tree is what was lost, and not what is looked at.
-	if _, err := v.git.run(ctx, "note the view's changes", nil, "update-ref", "--no-deref", asideRef, ours); err != nil {
+	if err := v.setAside(ctx, base, ours); err != nil {
 		return nil, err
 	}
 	defer func() {
 		after := context.WithoutCancel(ctx)
 		e := v.checkout(after, ours)
 		if e == nil {
-			_, e = v.git.run(after, "forget the note of the view's changes", nil, "update-ref", "--no-deref", "-d", asideRef)
+			e = v.forgetAside(after)
 		}
 		if e != nil {
 			err = errors.Join(err, fmt.Errorf("put the view's changes back: %w", e))
@@ -237,10 +235,13 @@ func (v *View) moveTo(ctx context.Context, tree, commit string) error {
 	if _, err := v.git.run(ctx, "move the view", nil, "update-ref", "--no-deref", "HEAD", commit); err != nil {
 		return err
 	}
+	if err := v.forgetAside(ctx); err != nil {
+		return err
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.base = commit
-	v.known, v.changes, v.written, v.originals = tree == commit, nil, nil, nil
+	v.known, v.changes, v.written, v.originals, v.added = tree == commit, nil, nil, nil, nil
 	return nil
 }
 
@@ -286,7 +287,7 @@ func (v *View) adopt(ctx context.Context, head, commit string) (again bool, err 
 	v.set.mu.Lock()
 	hooks := v.set.runHooks
 	v.set.mu.Unlock()
-	receive := "git -c core.fsmonitor=false -c receive.autogc=false -c receive.denyCurrentBranch=updateInstead"
+	receive := "git -c core.fsmonitor=false -c core.alternateRefsCommand=true -c receive.autogc=false -c receive.denyCurrentBranch=updateInstead"
 	if !hooks {
 		receive += " -c core.hooksPath=/dev/null"
 	}
@@ -347,6 +348,7 @@ type Moved struct {
 // uncommitted changes. When both sides changed the same declaration it fails
 // with kind conflict and moves nothing. The caller holds the view for writing.
 func (v *View) Refresh(ctx context.Context) (*Moved, error) {
+	v.clearLocks()
 	v.Touched()
 	changes, err := v.Changes(ctx)
 	if err != nil {
@@ -380,16 +382,24 @@ func (v *View) Refresh(ctx context.Context) (*Moved, error) {
 			return nil, conflictFailure("Not refreshed", "The view was not moved and your changes are kept. Note what you need of them, then abort (which discards them) and do them again on top.", clashes)
 		}
 	}
-	if err := v.moveTo(context.WithoutCancel(ctx), tree, head); err != nil {
+	ctx = context.WithoutCancel(ctx)
+	if len(changes) > 0 {
+		if err := v.setAside(ctx, base, ours); err != nil {
+			return nil, err
+		}
+	}
+	if err := v.moveTo(ctx, tree, head); err != nil {
 		return nil, err
 	}
-	return res, v.noteStale(ctx, ours, tree, "refresh")
+	_ = v.noteStale(ctx, ours, tree, "refresh") // the view has moved: that is no failure any more
+	return res, nil
 }
 
 // Abort discards all uncommitted changes and moves to the head of the shared
 // branch. It is the way out of every stuck state. The caller holds the view for
 // writing.
 func (v *View) Abort(ctx context.Context) (*Moved, error) {
+	v.clearLocks()
 	v.Touched()
 	changes, err := v.Changes(ctx)
 	if err != nil {
@@ -404,7 +414,9 @@ func (v *View) Abort(ctx context.Context) (*Moved, error) {
 	base := v.Base()
 	ctx = context.WithoutCancel(ctx)
 	if err := v.moveTo(ctx, head, head); err != nil {
-		return nil, err
+		if e := v.remake(ctx, head); e != nil {
+			return nil, errors.Join(err, e)
+		}
 	}
 	if _, err := v.git.run(ctx, "remove what is new", nil, "clean", "-ffdx", "--quiet"); err != nil {
 		return nil, err
@@ -412,5 +424,6 @@ func (v *View) Abort(ctx context.Context) (*Moved, error) {
 	if changes == nil {
 		changes = []Change{}
 	}
-	return &Moved{From: base, To: head, Changes: changes}, v.noteStale(ctx, base, head, "abort")
+	_ = v.noteStale(ctx, base, head, "abort") // the view has moved: that is no failure any more
+	return &Moved{From: base, To: head, Changes: changes}, nil
 }

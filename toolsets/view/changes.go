@@ -44,6 +44,15 @@ func (v *View) writes(name string) {
 	v.note(name)
 }
 
+// wrote says that the view has written or removed a file. Whoever looked since
+// writes was called may have seen it as it was before.
+func (v *View) wrote(name string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.touched++
+	v.note(name)
+}
+
 func (v *View) note(name string) {
 	if v.written == nil {
 		v.written = map[string]bool{}

@@ -59,9 +59,11 @@ func TestChangesAreWhatGitSays(t *testing.T) {
 	}
 }
 
-// TestEditsDoNotAskGit: the reminder after an edit costs no git command.
+// TestEditsDoNotAskGit: the reminder after an edit costs no git command, and
+// neither does a second edit of a file.
 func TestEditsDoNotAskGit(t *testing.T) {
 	v := newWorld(t).view("alice")
+	v.edit(t, "a.go", "return 1", "return 11")
 	if _, err := v.Changes(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -105,6 +105,7 @@ func gitEnv(state, config string, base []string) []string {
 		"GIT_TERMINAL_PROMPT=0",
 		"GIT_ASKPASS=/bin/false",
 		"GIT_NO_REPLACE_OBJECTS=1",
+		"GIT_NO_LAZY_FETCH=1", // by a program that the repository names
 		"GIT_LITERAL_PATHSPECS=1",
 		"GIT_ALLOW_PROTOCOL=file",
 		"GIT_EDITOR=/bin/false",
@@ -160,7 +161,10 @@ type entry struct {
 func (e entry) deleted() bool { return e.newMode == noMode }
 func (e entry) added() bool   { return e.oldMode == noMode }
 
-const noMode = "000000"
+const (
+	noMode    = "000000"
+	submodule = "160000" // its object is in another repository
+)
 
 // regular reports whether mode is that of an ordinary file.
 func regular(mode string) bool { return strings.HasPrefix(mode, "100") }

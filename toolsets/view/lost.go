@@ -99,7 +99,10 @@ func (s *Set) keep(ctx context.Context, sh *shared, g git, name, reason string) 
 	if err != nil {
 		return "", err
 	}
-	base, err := g.line(ctx, "find the base", "rev-parse", "--verify", "--quiet", "--end-of-options", "HEAD^{commit}")
+	base, err := g.line(ctx, "find the base", "rev-parse", "--verify", "--quiet", "--end-of-options", asideRef+"^1")
+	if err != nil {
+		base, err = g.line(ctx, "find the base", "rev-parse", "--verify", "--quiet", "--end-of-options", "HEAD^{commit}")
+	}
 	if err != nil {
 		return "", err
 	}

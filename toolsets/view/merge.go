@@ -141,6 +141,9 @@ func (v *View) mergeFile(ctx context.Context, mine, theirs entry) (mode, id stri
 		}
 		return mine.newMode, mine.newID, out, nil
 	}
+	if slices.Contains([]string{mine.oldMode, mine.newMode, theirs.newMode}, submodule) {
+		return clash("both sides changed something that is no ordinary file")
+	}
 	blobs, err := v.git.blobs(ctx, mine.oldID, mine.newID, theirs.newID)
 	if err != nil {
 		return "", "", nil, err

@@ -262,14 +262,7 @@ func (s *Set) newView(ctx context.Context, name string) (*View, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return fail(err)
 	}
-	if _, err := v.git.run(ctx, "make the view", nil, "init", "--quiet", "--template=", "--object-format="+sh.format); err != nil {
-		return fail(err)
-	}
-	info := filepath.Join(v.git.gitDir, "objects", "info")
-	if err := os.MkdirAll(info, 0o700); err != nil {
-		return fail(err)
-	}
-	if err := os.WriteFile(filepath.Join(info, "alternates"), []byte(sh.objects+"\n"), 0o600); err != nil {
+	if err := v.makeRepository(ctx); err != nil {
 		return fail(err)
 	}
 	if err := v.moveTo(ctx, head, head); err != nil {

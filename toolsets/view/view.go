@@ -56,7 +56,8 @@ type View struct {
 	written map[string]bool
 	// originals are files as the base has them: those in changes, and those in written.
 	originals map[string]original
-	touched   int // how often files may have changed
+	touched   int             // how often files may have changed
+	added     map[string]bool // files written since the view moved last: git knows them
 }
 
 // declKey names a declaration: its folder ("." for the root) and its name.
@@ -151,11 +152,37 @@ func (v *View) WriteFile(ctx context.Context, name string, data []byte) error {
 	if err := v.replace(name, data, mode); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	if isNew {
-		// A new file counts even where the repository's ignore rules cover it.
-		v.gitMu.Lock()
-		defer v.gitMu.Unlock()
-		if _, err := v.git.run(ctx, "note the new file", nil, "add", "--intent-to-add", "--force", "--", name); err != nil {
+	v.wrote(name)
+	if v.isAdded(name) && !isNew {
+		return nil
+	}
+	// What was written counts even where the repository's ignore rules cover it.
+	// The file is there, so that this must not fail because the client left.
+	v.gitMu.Lock()
+	defer v.gitMu.Unlock()
+	if _, err := v.git.run(context.WithoutCancel(ctx), "note the written file", nil, "add", "--force", "--", name); err != nil {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.added == nil {
+		v.added = map[string]bool{}
+	}
+	v.added[name] = true
+	return nil
+}
+
+func (v *View) isAdded(name string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.added[name]
+}
+
+// Changeable says why one of the named files may not be written or removed, so
+// that an edit of several files is made as a whole or not at all.
+func (v *View) Changeable(names ...string) error {
+	for _, n := range names {
+		if err := v.checkPath(n); err != nil {
 			return err
 		}
 	}
@@ -189,6 +216,7 @@ func (v *View) RemoveFile(name string) error {
 	if err := v.root.Remove(name); err != nil {
 		return fmt.Errorf("remove %s: %w", name, err)
 	}
+	v.wrote(name)
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if v.root.Remove(dir) != nil {
 			break // not empty

@@ -1,0 +1,66 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// asideRef names a commit of the view's own tree on its base while another tree
+// is in its folder, or on its way there.
+const asideRef = "refs/gatehouse/aside"
+
+// setAside notes the view's own changes: should we die before forgetAside, they
+// are what was lost, and not what is in the folder then.
+func (v *View) setAside(ctx context.Context, base, ours string) error {
+	commit, err := v.writeCommit(ctx, ours, base, "Uncommitted changes")
+	if err != nil {
+		return err
+	}
+	_, err = v.git.run(ctx, "note the view's changes", nil, "update-ref", "--no-deref", asideRef, commit)
+	return err
+}
+
+// forgetAside removes the note if there is one.
+func (v *View) forgetAside(ctx context.Context) error {
+	if _, err := os.Lstat(filepath.Join(v.git.gitDir, filepath.FromSlash(asideRef))); err != nil {
+		return nil
+	}
+	_, err := v.git.run(ctx, "forget the note of the view's changes", nil, "update-ref", "--no-deref", "-d", asideRef)
+	return err
+}
+
+// clearLocks removes the lock files of a git that was killed. The caller holds
+// the view so that nothing runs in it.
+func (v *View) clearLocks() {
+	v.gitMu.Lock()
+	defer v.gitMu.Unlock()
+	for _, name := range []string{"index.lock", "HEAD.lock", asideRef + ".lock"} {
+		_ = os.Remove(filepath.Join(v.git.gitDir, filepath.FromSlash(name))) // mostly there is none
+	}
+}
+
+// makeRepository makes the view's own repository, which borrows the shared
+// objects.
+func (v *View) makeRepository(ctx context.Context) error {
+	sh := v.set.shared
+	if _, err := v.git.run(ctx, "make the view", nil, "init", "--quiet", "--template=", "--object-format="+sh.format); err != nil {
+		return err
+	}
+	info := filepath.Join(v.git.gitDir, "objects", "info")
+	if err := os.MkdirAll(info, 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(info, "alternates"), []byte(sh.objects+"\n"), 0o600)
+}
+
+// remake makes the view's repository anew, at a commit: what was in the old one,
+// which git could not work with any more, is gone.
+func (v *View) remake(ctx context.Context, commit string) error {
+	if err := errors.Join(removeAll(v.git.gitDir), v.makeRepository(ctx)); err != nil {
+		return fmt.Errorf("make the view's repository anew: %w", err)
+	}
+	return v.moveTo(ctx, commit, commit)
+}

@@ -185,7 +185,7 @@ func (s *session) replace(ctx context.Context, d *program.Decl, g *given) (*tool
 		e.Action = "unchanged"
 		return e.result(), nil
 	}
-	return s.store(ctx, e, d.Pkg, d.File.Rel, d.Split.Src, src, d.Unit.Names...)
+	return s.store(ctx, e, d.Pkg, d.File.Rel, d.Split.Src, src, s.fresh(d)...)
 }
 
 func sameText(a, b string) bool {

@@ -80,6 +80,9 @@ func (s *session) remove(ctx context.Context, all []*program.Decl) (*toolsets.Re
 		}
 		edited[f] = src
 	}
+	if err := s.View.Changeable(e.Files...); err != nil {
+		return nil, err
+	}
 	for _, f := range files {
 		if err := s.write(ctx, all[0].Pkg, f.Rel, edited[f]); err != nil {
 			return nil, err
@@ -216,7 +219,7 @@ func (m mutation) removePackage(ctx context.Context, c *toolsets.Call) (*toolset
 	if err != nil {
 		return nil, err
 	}
-	var unread, files []string
+	var unread, files, broken []string
 	for _, p := range s.snap.Packages() {
 		if p.Dir != q.Dir {
 			continue // the folder's external tests go with it
@@ -227,6 +230,10 @@ func (m mutation) removePackage(ctx context.Context, c *toolsets.Call) (*toolset
 			}
 		}
 		for _, f := range p.Files {
+			if f.Err() != nil {
+				broken = append(broken, path.Base(f.Rel))
+				continue
+			}
 			files = append(files, f.Rel)
 		}
 	}
@@ -238,18 +245,31 @@ func (m mutation) removePackage(ctx context.Context, c *toolsets.Call) (*toolset
 		return nil, &toolsets.Failure{Kind: toolsets.Refused, Data: unread,
 			Text: "these declarations have not been read by this session as they are; read them first (export_type_source, get_function_source): " + strings.Join(list, ", ")}
 	}
+	if len(files) == 0 {
+		return nil, toolsets.Failf(toolsets.Refused, "no file of %s parses (%s), so that nobody can have read what it declares", q.Path, strings.Join(broken, ", "))
+	}
+	if err := s.View.Changeable(files...); err != nil {
+		return nil, err
+	}
 	e := &Edit{Action: "deleted", Names: []string{"package " + q.Path}, Files: files}
 	for _, rel := range files {
 		if err := s.View.RemoveFile(rel); err != nil {
 			return nil, err
 		}
 	}
-	// What is not built here nobody has read: it stays.
-	if left, _ := filepath.Glob(filepath.Join(s.View.Dir, filepath.FromSlash(q.Dir), "*.go")); len(left) > 0 {
-		for i := range left {
-			left[i] = filepath.Base(left[i])
+	// What is not built here or does not parse nobody has read: it stays.
+	var left []string
+	all, _ := filepath.Glob(filepath.Join(s.View.Dir, filepath.FromSlash(q.Dir), "*.go"))
+	for _, name := range all {
+		if base := filepath.Base(name); !slices.Contains(broken, base) {
+			left = append(left, base)
 		}
+	}
+	if len(left) > 0 {
 		e.note = "Left, because it is not built here: " + strings.Join(left, ", ") + "."
+	}
+	if len(broken) > 0 {
+		e.note = strings.TrimSpace(e.note + " Left, because it does not parse: " + strings.Join(broken, ", ") + ".")
 	}
 	return s.finish(ctx, e), nil
 }

@@ -41,7 +41,7 @@ func (m mutation) setDoc(ctx context.Context, c *toolsets.Call) (*toolsets.Resul
 		e.Action = "unchanged"
 		return e.result(), nil
 	}
-	return s.store(ctx, e, d.Pkg, d.File.Rel, d.File.Src, src, d.Unit.Names...)
+	return s.store(ctx, e, d.Pkg, d.File.Rel, d.File.Src, src, s.fresh(d)...)
 }
 
 // docOf finds the node before which a declaration's doc comment stands, and the

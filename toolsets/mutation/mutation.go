@@ -193,6 +193,18 @@ func (s *session) guard(d *program.Decl) error {
 	return nil
 }
 
+// fresh are the names that a declaration's unit declares and that the session has
+// read as they are: d's own, and of the others of its group not all need be.
+func (s *session) fresh(d *program.Decl) []string {
+	var out []string
+	for _, name := range d.Unit.Names {
+		if s.View.Known(d.Pkg.Dir, name, d.Text()) == view.Fresh {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
 // write stores an edited file, after a last look that it parses, and marks the
 // named declarations as known to the session.
 func (s *session) write(ctx context.Context, q *program.Package, rel string, src []byte, known ...string) error {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -177,10 +178,15 @@ func runProgram(ctx context.Context, s *workspace.Session, p *code, tmp string, 
 
 func valid(b []byte) string { return toolsets.Cut(strings.ToValidUTF8(string(b), "\uFFFD")) }
 
-// readValues reads the JSON strings that the program's helper wrote.
+// maxValues bounds how much of what comes over descriptor 3 is kept, in bytes.
+const maxValues = 8 << 20
+
+// readValues reads the JSON strings that the program's helper wrote, and drops
+// what is too much, so that the program does not block.
 func readValues(r *os.File) []string {
+	defer func() { _, _ = io.Copy(io.Discard, r) }()
 	var out []string
-	dec := json.NewDecoder(r)
+	dec := json.NewDecoder(io.LimitReader(r, maxValues))
 	for {
 		var v string
 		if dec.Decode(&v) != nil {

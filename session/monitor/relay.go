@@ -48,15 +48,15 @@ func (r *relay) finish(limit time.Duration) {
 func (r *relay) carry(from io.Reader) {
 	buf := make([]byte, 0, relayLine)
 	for {
-		n, err := from.Read(buf[len(buf):cap(buf)])
+		n, err := from.Read(buf[len(buf) : relayLine-1])
 		buf = buf[:len(buf)+n]
 		whole := bytes.LastIndexByte(buf, '\n') + 1
 		switch {
 		case whole > 0:
 			r.write(buf[:whole])
 			buf = append(buf[:0], buf[whole:]...)
-		case len(buf) == cap(buf):
-			r.write(append(buf[:len(buf)-1], '\n'))
+		case len(buf) == relayLine-1: // with its end it is as long as a line may be
+			r.write(append(buf, '\n'))
 			buf = buf[:0]
 		}
 		if err != nil {

@@ -188,3 +188,46 @@ func TestLeftoverGroups(t *testing.T) {
 		}
 	}
 }
+
+// TestManyProcessesAreSignalled with few descriptors: a worker that forks without end
+// uses up none that others need.
+func TestManyProcessesAreSignalled(t *testing.T) {
+	b := base(t)
+	g, err := b.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := run(t, g, "for i in $(seq 150); do sleep 60 & done; echo up; wait")
+	go cmd.Wait()
+	var usual syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &usual); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := uint64(f.Fd())
+	f.Close()
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: next + signalAtOnce + 8, Max: usual.Max}); err != nil {
+		t.Fatal(err)
+	}
+	err = g.Signal(syscall.SIGTERM)
+	syscall.Setrlimit(syscall.RLIMIT_NOFILE, &usual)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []int
+	for range 500 {
+		if left, _ = g.procs(); len(left) == 0 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if len(left) > 0 {
+		t.Errorf("%d processes were not signalled", len(left))
+	}
+	if err := g.Release(2 * time.Second); err != nil {
+		t.Error(err)
+	}
+}

@@ -19,6 +19,9 @@ const (
 	maxSpare = 16
 	// spareRest is how long they are kept when no worker ends.
 	spareRest = 2 * time.Second
+	// signalAtOnce is how many processes are held open to be signalled: a worker that
+	// forks without end must not use up our descriptors.
+	signalAtOnce = 64
 )
 
 // Group is one worker's control group. What is asked of it after Release has no
@@ -152,6 +155,16 @@ func (g *Group) Signal(sig syscall.Signal) error {
 	if err != nil {
 		return err
 	}
+	for some := range slices.Chunk(pids, signalAtOnce) {
+		if err := g.signalSome(some, sig); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// signalSome signals those of the processes that are in the group. g.mu is held.
+func (g *Group) signalSome(pids []int, sig syscall.Signal) error {
 	fds := make(map[int]int, len(pids))
 	for _, pid := range pids {
 		if fd, err := unix.PidfdOpen(pid, 0); err == nil {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 
@@ -135,7 +136,7 @@ func (w *operatorWorker) row(now time.Time) []string {
 	}
 	for i := range row {
 		row[i] = strings.Map(func(r rune) rune {
-			if r < 0x20 || r == 0x7f {
+			if !unicode.IsPrint(r) {
 				return '?'
 			}
 			return r

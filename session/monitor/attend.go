@@ -69,6 +69,13 @@ type outgoing struct {
 	files []*os.File
 }
 
+// done closes the descriptors and waits for none: a worker may keep its pipes locked.
+func (o *outgoing) done() {
+	if len(o.files) > 0 {
+		go closeFiles(o.files)
+	}
+}
+
 // attendant serves one incarnation of the front end.
 type attendant struct {
 	m     *Monitor
@@ -81,6 +88,8 @@ type attendant struct {
 	phase    phase  // of the reading goroutine
 	lastSeq  uint64 // of the reading goroutine
 	inFlight atomic.Int64
+
+	asking sync.Mutex // held by who waits for the answer to a survey
 
 	mu     sync.Mutex         // guards what follows
 	last   uint64             // handle given last
@@ -283,7 +292,7 @@ func (a *attendant) send(o outgoing) {
 	}
 	a.mu.Unlock()
 	if !sent {
-		closeFiles(o.files)
+		o.done()
 	}
 	if full {
 		a.close()
@@ -299,7 +308,7 @@ func (a *attendant) write() {
 			return
 		case o := <-a.queue:
 			err := a.writeOne(o)
-			closeFiles(o.files)
+			o.done()
 			if err != nil {
 				a.close()
 			}
@@ -324,7 +333,7 @@ func (a *attendant) drop() {
 	for {
 		select {
 		case o := <-a.queue:
-			closeFiles(o.files)
+			o.done()
 		default:
 			return
 		}

@@ -322,3 +322,62 @@ func TestPermissionTableIsItsPage(t *testing.T) {
 		t.Errorf("%d phases, %d named", len(permitted), len(names))
 	}
 }
+
+// TestHeldPipeHoldsNoFrameUp: a worker that keeps its pipe locked delays no frame that
+// comes after its own, and no end of the conversation.
+func TestHeldPipeHoldsNoFrameUp(t *testing.T) {
+	ours, theirs, err := spawn.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs.Close() // so that what is sent comes back, and is closed here last
+	conn, err := spawn.NewConn(ours, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fds := make([]int, 2)
+	if err := unix.Pipe2(fds, unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	stdin := os.NewFile(uintptr(fds[1]), "stdin")
+	if _, err := stdin.WriteString("x"); err != nil {
+		t.Fatal(err)
+	}
+	release := hold(t, fds[0])
+	defer release()
+	a := newAttendant(nil, conn)
+	a.send(outgoing{frame: spawn.Spawned{Seq: 1, Handle: 1, PID: 2, UID: 1000, Account: "alice"}, files: []*os.File{stdin}})
+	select {
+	case <-a.over:
+	case <-time.After(5 * time.Second):
+		t.Error("the monitor waits for the pipe")
+	}
+}
+
+// hold keeps a pipe locked by its reading end, as a worker can: it moves bytes to a
+// socket that has no room, until release is called.
+func hold(t *testing.T, in int) (release func()) {
+	t.Helper()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = unix.SendmsgN(pair[0], make([]byte, 4096), nil, nil, unix.MSG_DONTWAIT)
+	}
+	if !errors.Is(err, unix.EAGAIN) {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		unix.Splice(in, nil, pair[0], nil, 4096, 0)
+	}()
+	time.Sleep(50 * time.Millisecond) // until it waits
+	return func() {
+		unix.Close(pair[1])
+		<-over
+		unix.Close(pair[0])
+		unix.Close(in)
+	}
+}

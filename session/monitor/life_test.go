@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"gatehouse/auth/authtest"
 	"gatehouse/session/monitor/cgroup"
+	"gatehouse/session/monitor/proc"
 	"gatehouse/session/spawn"
 )
 
@@ -321,5 +323,48 @@ func TestWorkersYieldToTheFrontEnd(t *testing.T) {
 		if got := policy(part.PID()); got != normal {
 			t.Errorf("policy of the %s is %d", name, got)
 		}
+	}
+}
+
+// TestFrontEndThatHangsUp is not called compromised for it.
+func TestFrontEndThatHangsUp(t *testing.T) {
+	r := newRig(t, "exec sleep 60")
+	r.start()
+	ours, theirs, err := spawn.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := spawn.NewConn(ours, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newAttendant(r.m, conn)
+	r.seats = append(r.seats, a)
+	spec := proc.Spec{Path: "/bin/sleep", Argv: []string{"sleep", "60"}, Dir: "/"}
+	if r.m.front != nil {
+		spec.As = &proc.Identity{UID: r.m.front.UID, GID: r.m.front.GID}
+	}
+	child, err := r.m.host.Start(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	go func() {
+		r.m.attendFront(a, child)
+		close(over)
+	}()
+	c, err := spawn.NewClient(theirs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Ready(); err != nil {
+		t.Fatal(err)
+	}
+	r.spawn(c, r.token("alice"))
+	c.Close()
+	<-over
+	r.log.await(t, `"reason":"the front end ended"`)
+	if strings.Contains(r.log.String(), "compromised") {
+		t.Errorf("it is called compromised:\n%s", r.log)
 	}
 }

@@ -21,6 +21,7 @@ const (
 	maxRequest     = 4 << 10
 	operatorLimit  = 10 * time.Second
 	operatorsAtOne = 8 // conversations at a time
+	acceptPause    = time.Second
 )
 
 // Request is what an operator asks for. Op is "list" or "end"; the others, of which
@@ -70,11 +71,13 @@ func (m *Monitor) serveOperators(ln *net.UnixListener) {
 	slots := make(chan struct{}, operatorsAtOne)
 	for {
 		c, err := ln.AcceptUnix()
-		if err != nil {
-			if !errors.Is(err, net.ErrClosed) {
-				m.log.Error().Err(err).Msg("operators' socket")
-			}
+		if errors.Is(err, net.ErrClosed) {
 			return
+		}
+		if err != nil { // there may be descriptors again in a moment
+			m.log.Error().Err(err).Msg("operators' socket")
+			time.Sleep(acceptPause)
+			continue
 		}
 		slots <- struct{}{}
 		go func() {

@@ -163,3 +163,56 @@ func TestOperatorsWithoutAFrontEnd(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 }
+
+// TestOperatorsAreServedAfterAFailure, as when the descriptors ran out for a moment.
+func TestOperatorsAreServedAfterAFailure(t *testing.T) {
+	r := newRig(t, "exec sleep 60")
+	r.start()
+	path := filepath.Join(r.dir, "again.sock")
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go r.m.serveOperators(ln)
+	ln.SetDeadline(time.Now())
+	r.log.await(t, "operators' socket")
+	ln.SetDeadline(time.Time{})
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := c.Write([]byte("{\"op\":\"list\"}\n")); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.Contains(line, `"done":0`) {
+		t.Errorf("got %q, %v", line, err)
+	}
+}
+
+// TestTwoOperatorsAtOne: the second one's question takes no answer from the first.
+func TestTwoOperatorsAtOne(t *testing.T) {
+	r := newRig(t, "exec sleep 60")
+	r.start()
+	f := r.rawFront()
+	f.frame(hello)
+	answers := make(chan map[uint32]spawn.SessionStatus, 2)
+	ask := func() { answers <- f.seat.a.ask() }
+	go ask()
+	first := f.recv().(spawn.Report)
+	go ask()
+	time.Sleep(50 * time.Millisecond) // until it asks, or waits
+	f.frame(spawn.SessionStatus{Seq: first.Seq, PID: 7, Label: "first"})
+	f.frame(spawn.SessionStatus{Seq: first.Seq})
+	if got := <-answers; got[7].Label != "first" {
+		t.Errorf("the first is told %v", got)
+	}
+	second := f.recv().(spawn.Report)
+	f.frame(spawn.SessionStatus{Seq: second.Seq, PID: 7, Label: "second"})
+	f.frame(spawn.SessionStatus{Seq: second.Seq})
+	if got := <-answers; got[7].Label != "second" {
+		t.Errorf("the second is told %v", got)
+	}
+}

@@ -166,12 +166,12 @@ func (m *Monitor) runFront() (useful bool, err error) {
 			return false, err
 		}
 	}
+	m.setAttendant(a) // before it gets its part: whatever is read again from now on is sent to it
+	defer m.setAttendant(nil)
 	files, done, err := m.frontFiles(theirs)
 	if err != nil {
 		return false, err
 	}
-	m.setAttendant(a)
-	defer m.setAttendant(nil)
 	c, err := m.launch(frontName, []string{"gatehouse", "front"}, m.front, files, awake)
 	done()
 	if err != nil {
@@ -199,10 +199,12 @@ func (m *Monitor) attendFront(a *attendant, c *proc.Child) (useful bool, err err
 		case err = <-served:
 			served = nil
 			var f *fault
+			reason := "the front end ended"
 			if errors.As(err, &f) {
 				m.alert(err, "front end is compromised; it is killed and its workers end")
+				reason = "the front end is compromised"
 			}
-			a.orphaned("the front end is compromised")
+			a.orphaned(reason)
 			if err == nil { // it hung up, or is ending
 				err = errors.New("closed its socket")
 				if waitFor(c.Done(), time.Second) {

@@ -40,10 +40,9 @@ func (a *attendant) status(f spawn.Frame) error {
 // ask asks the front end how its sessions are: by the worker's pid. One that does not
 // answer in time has its last word so far.
 func (a *attendant) ask() map[uint32]spawn.SessionStatus {
+	a.asking.Lock()
+	defer a.asking.Unlock()
 	a.mu.Lock()
-	if a.survey.done != nil { // somebody else's question is given up
-		close(a.survey.done)
-	}
 	done := make(chan struct{})
 	found := map[uint32]spawn.SessionStatus{}
 	a.survey = survey{seq: a.survey.seq + 1, found: found, done: done}

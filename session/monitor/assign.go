@@ -17,6 +17,7 @@ type assignment struct {
 	as          bool   // take the account's identity; false: keep ours, which is it
 	private     bool   // the account is shared: the worker gets a folder of its own
 	name, email string // for commits, as the operator mapped them
+	rules       uint64 // Monitor.rules before it was decided; of a new lease alone
 }
 
 // same reports whether another assignment would make the same process.

@@ -40,6 +40,7 @@ type Monitor struct {
 	front, keeper *accounts.Account      // nil: our own
 	number        atomic.Uint64          // of the last worker
 	fronts        atomic.Int64           // front ends started so far
+	rules         atomic.Uint64          // how often what decides on accounts was read again
 	stopping      atomic.Bool
 	over          chan struct{} // closed when nothing may be restarted any more
 	fatal         chan error
@@ -291,22 +292,21 @@ func (m *Monitor) spawn(a *attendant, r spawn.SpawnRequest) error {
 	if err != nil {
 		return m.refusal(r.Server, &v, nil, err)
 	}
+	rules := m.rules.Load()
 	as, err := m.assign.Assign(a.ctx, &v)
 	if err != nil {
 		return m.refusal(r.Server, &v, nil, err)
 	}
+	as.rules = rules
 	l, warm := m.takeWarm(&v, r.Server, &as)
 	if l == nil {
 		if l, err = m.leases.reserve(&v, r.Server, as, m.until(&v)); err != nil {
 			return m.refusal(r.Server, &v, &as, err)
 		}
 	}
-	// A key that was withdrawn before the lease stood in the table: judge again.
-	if m.judge.Generation() != v.generation {
-		if _, err := m.judge.Judge(a.ctx, r.Server, r.Token); err != nil {
-			m.giveBack(l, warm)
-			return m.refusal(r.Server, &v, &as, err)
-		}
+	if err := m.decideAgain(a.ctx, r, l, &v, &as); err != nil {
+		m.giveBack(l, warm)
+		return m.refusal(r.Server, &v, &as, err)
 	}
 	if warm != nil {
 		l.taken <- m.handOver(a, r.Seq, l, warm)
@@ -315,6 +315,20 @@ func (m *Monitor) spawn(a *attendant, r spawn.SpawnRequest) error {
 	}
 	if m.live.Load().WarmWorkers > 0 {
 		go m.keepWarm(a, &v, r.Server, &as)
+	}
+	return nil
+}
+
+// decideAgain judges once more what was judged by keys or rules that were replaced
+// before the lease stood in the table, where whoever replaces them looks.
+func (m *Monitor) decideAgain(ctx context.Context, r spawn.SpawnRequest, l *lease, v *verdict, as *assignment) error {
+	if m.judge.Generation() != v.generation {
+		if _, err := m.judge.Judge(ctx, r.Server, r.Token); err != nil {
+			return err
+		}
+	}
+	if m.rules.Load() != as.rules {
+		return m.recheck(ctx, l, v)
 	}
 	return nil
 }

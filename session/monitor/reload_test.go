@@ -1,11 +1,13 @@
 package monitor
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -138,4 +140,61 @@ func TestRecipeThatHangsOrFails(t *testing.T) {
 	if r.m.live.Load() != &r.m.cfg {
 		t.Error("changed something")
 	}
+}
+
+// meanwhile is an assigner during whose answers something happens once.
+type meanwhile struct {
+	assigner
+	once sync.Once
+	do   func()
+}
+
+func (m *meanwhile) Assign(ctx context.Context, v *verdict) (assignment, error) {
+	as, err := m.assigner.Assign(ctx, v)
+	m.once.Do(m.do)
+	return as, err
+}
+
+// TestReloadWhileAWorkerIsBeingStarted: what was decided by the rules before does not
+// slip through between the decision and the start.
+func TestReloadWhileAWorkerIsBeingStarted(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: accounts have rules in monitor mode only")
+	}
+	prepare := func(t *testing.T) (*rig, func()) {
+		r := newRig(t, "exec sleep 60")
+		r.recipe(`cat "` + filepath.Join(r.dir, "answer") + `"`)
+		r.start()
+		return r, func() {
+			r.answer(`{"PerPrincipal":8,"Grace":"1h","Deny":["` + folk.Alice + `"],"Fixed":{"mode":"1","listen.port":"2"}}`)
+			r.m.reload(t.Context())
+		}
+	}
+	t.Run("before it has a place", func(t *testing.T) {
+		r, deny := prepare(t)
+		c := r.front()
+		r.m.assign = &meanwhile{assigner: r.m.assign, do: deny}
+		_, err := c.Spawn(t.Context(), spawn.Request{Token: r.token("alice")})
+		refused(t, err, spawn.KindNoAccount, "")
+	})
+	t.Run("before it runs", func(t *testing.T) {
+		r, deny := prepare(t)
+		v, err := r.m.judge.Judge(t.Context(), 0, r.token("alice"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		as, err := r.m.assign.Assign(t.Context(), &v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := r.m.leases.reserve(&v, 0, as, r.m.until(&v))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.release()
+		deny()
+		if _, _, state := l.snapshot(); state != leaseStopping {
+			t.Errorf("the lease is in state %d", state)
+		}
+	})
 }

@@ -192,6 +192,7 @@ func (m *Monitor) reload(ctx context.Context) {
 	m.sendCert()
 	m.reconfigure(ctx)
 	m.readAccounts()
+	m.rules.Add(1)
 	m.recheckAll(ctx)
 	m.leases.endWarm("the configuration was read again")
 }
@@ -227,7 +228,7 @@ func (m *Monitor) watchAccounts(ctx context.Context, every time.Duration) {
 func (m *Monitor) recheckAll(ctx context.Context) {
 	m.leases.each(func(l *lease) {
 		v, _, state := l.snapshot()
-		if state != leaseRunning && state != leaseWarm {
+		if state == leaseStopping { // one that is being started is looked at too
 			return
 		}
 		if err := m.recheck(ctx, l, &v); err != nil {

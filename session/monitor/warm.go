@@ -152,8 +152,8 @@ func (m *Monitor) keepWarm(a *attendant, v *verdict, server uint16, as *assignme
 		if l == nil {
 			return
 		}
-		// Its key may be gone; the next session's token will tell.
-		if m.judge.Generation() != v.generation || a.ctx.Err() != nil {
+		// Its key or its account may be gone; the next session's token will tell.
+		if m.judge.Generation() != v.generation || m.rules.Load() != as.rules || a.ctx.Err() != nil {
 			l.release()
 			return
 		}

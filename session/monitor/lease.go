@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -49,8 +50,8 @@ type limits struct {
 	burst        int
 }
 
-// leases is the table of all workers. Caps count workers that are not being
-// ended; those that are count against a second cap of the same size.
+// leases is the table of all workers. Caps count workers that are not being ended;
+// together with those that are, there may be twice as many, in all and of a principal.
 type leases struct {
 	limits limits
 	now    func() time.Time
@@ -59,16 +60,21 @@ type leases struct {
 	all     map[*lease]struct{}
 	warm    map[*lease]struct{} // those that were given to nobody and are not being ended
 	active  tally
+	ending  tally
 	buckets map[identity.Principal]*rate.Limiter
 	closed  bool
 	empty   *sync.Cond
 }
 
-// tally counts the leases that are not being ended, for the caps.
+// tally counts leases for the caps.
 type tally struct {
 	all  int
 	mine map[identity.Principal]int
 	of   map[string]int // by token
+}
+
+func newTally() tally {
+	return tally{mine: make(map[identity.Principal]int), of: make(map[string]int)}
 }
 
 func (c *tally) add(v *verdict, n int) {
@@ -119,7 +125,7 @@ const (
 func newLeases(l limits, now func() time.Time) *leases {
 	t := &leases{
 		limits: l, now: now, all: make(map[*lease]struct{}), warm: make(map[*lease]struct{}), buckets: make(map[identity.Principal]*rate.Limiter),
-		active: tally{mine: make(map[identity.Principal]int), of: make(map[string]int)},
+		active: newTally(), ending: newTally(),
 	}
 	t.empty = sync.NewCond(&t.mu)
 	return t
@@ -146,14 +152,15 @@ func (t *leases) reserve(v *verdict, server uint16, a assignment, until time.Tim
 // room says which cap is in the way of one more worker; nil: none. t.mu is held.
 func (t *leases) room(v *verdict) error {
 	active, mine, ofToken := t.active.all, t.active.mine[v.principal], t.active.of[v.tokenID]
+	ending := t.ending.mine[v.principal]
 	lim := &t.limits
 	switch {
 	case t.closed:
 		return refuse(spawn.KindDraining, "the service is stopping")
 	case active >= lim.workers || len(t.all) >= 2*lim.workers:
 		return refuse(spawn.KindLimit, "%d workers run, %d more are being ended", active, len(t.all)-active)
-	case lim.perPrincipal > 0 && mine >= lim.perPrincipal:
-		return refuse(spawn.KindLimit, "%d workers of this principal run", mine)
+	case lim.perPrincipal > 0 && (mine >= lim.perPrincipal || mine+ending >= 2*lim.perPrincipal):
+		return refuse(spawn.KindLimit, "%d workers of this principal run, %d more are being ended", mine, ending)
 	case lim.perPrincipal > 0 && ofToken >= lim.perToken:
 		return refuse(spawn.KindLimit, "%d workers of this token run", ofToken)
 	}
@@ -172,6 +179,7 @@ func (t *leases) enter(v *verdict, server uint16, a assignment, until time.Time)
 func (l *lease) leave(reason string) {
 	l.state, l.reason = leaseStopping, reason
 	l.table.active.add(&l.verdict, -1)
+	l.table.ending.add(&l.verdict, 1)
 	delete(l.table.warm, l)
 }
 
@@ -223,6 +231,7 @@ func (l *lease) release() {
 	if l.state != leaseStopping {
 		l.leave("")
 	}
+	t.ending.add(&l.verdict, -1)
 	delete(t.all, l)
 	if len(t.all) == 0 {
 		t.empty.Broadcast()
@@ -280,10 +289,11 @@ func (l *lease) check() {
 		return
 	}
 	switch {
+	case l.until.IsZero(): // it was given to somebody for ever in this moment
 	case t.now().Round(0).Before(l.until):
 		l.arm()
 	case l.state == leaseStopping:
-		l.body.Kill() // a slow end must not last longer than the lease
+		go l.body.Kill() // a slow end must not last longer than the lease, nor hold up others
 	case l.state == leaseWarm:
 		l.end("nobody needed it", overdue)
 	default:
@@ -373,7 +383,7 @@ func (l *lease) renew(v *verdict, until time.Time) error {
 		return refuse(spawn.KindRefused, "the worker is being ended")
 	case v.principal != l.verdict.principal:
 		return refuse(spawn.KindRefused, "the token is another principal's")
-	case l.until.IsZero() || !until.After(l.until):
+	case l.until.IsZero() || !v.served.After(l.verdict.served): // not by the lease: the grace may be a shorter one since
 		return refuse(spawn.KindRefused, "the token is not newer")
 	}
 	l.hold(v, until)
@@ -417,14 +427,13 @@ func (t *leases) each(fn func(*lease)) {
 
 // withdraw ends every worker that stands on a key which is gone.
 func (t *leases) withdraw(iss identity.Issuer, keyIDs []string, how ladder) {
-	t.each(func(l *lease) {
-		v, _, _ := l.snapshot()
-		for _, kid := range keyIDs {
-			if v.principal.Issuer == iss && v.keyID == kid {
-				l.stop("key withdrawn", how)
-			}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for l := range t.all {
+		if l.verdict.principal.Issuer == iss && slices.Contains(keyIDs, l.verdict.keyID) {
+			l.end("key withdrawn", how)
 		}
-	})
+	}
 }
 
 // close refuses new leases from now on.

@@ -281,9 +281,10 @@ func TestRenewal(t *testing.T) {
 		b := newFakeBody(syscall.SIGTERM)
 		l.run(b)
 		end := time.Now().Add(time.Hour)
+		l.verdict.served = end
 		for name, c := range map[string]struct {
-			p     identity.Principal
-			until time.Time
+			p      identity.Principal
+			served time.Time
 		}{
 			"another subject": {pBob, end.Add(time.Hour)},
 			"another client":  {identity.Principal{Issuer: pAlice.Issuer, Subject: pAlice.Subject, Client: "web"}, end.Add(time.Hour)},
@@ -292,12 +293,12 @@ func TestRenewal(t *testing.T) {
 			"older":           {pAlice, end.Add(-time.Second)},
 			"never":           {pAlice, time.Time{}},
 		} {
-			if err := l.renew(&verdict{principal: c.p}, c.until); kindOf(err) != spawn.KindRefused {
+			if err := l.renew(&verdict{principal: c.p, served: c.served}, c.served); kindOf(err) != spawn.KindRefused {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 		time.Sleep(59 * time.Minute)
-		if err := l.renew(&verdict{principal: pAlice, tokenID: "t2", keyID: "k2"}, end.Add(30*time.Minute)); err != nil {
+		if err := l.renew(&verdict{principal: pAlice, tokenID: "t2", keyID: "k2", served: end.Add(30 * time.Minute)}, end.Add(30*time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(30 * time.Minute)
@@ -309,7 +310,7 @@ func TestRenewal(t *testing.T) {
 		if h := b.history(); h != "1h30m0s TERM, 1h30m0s CONT" {
 			t.Errorf("got %q", h)
 		}
-		if err := l.renew(&verdict{principal: pAlice}, end.Add(time.Hour)); kindOf(err) != spawn.KindRefused {
+		if err := l.renew(&verdict{principal: pAlice, served: end.Add(time.Hour)}, end.Add(time.Hour)); kindOf(err) != spawn.KindRefused {
 			t.Errorf("renewal of a worker that ends: %v", err)
 		}
 		l.release()
@@ -363,7 +364,7 @@ func TestWithdrawnKeyEndsItsWorkers(t *testing.T) {
 			bodies[l] = newFakeBody(syscall.SIGTERM)
 			l.run(bodies[l])
 		}
-		if err := renewed.renew(&verdict{principal: pAlice, keyID: "k2"}, time.Now().Add(2*time.Hour)); err != nil {
+		if err := renewed.renew(&verdict{principal: pAlice, keyID: "k2", served: time.Now()}, time.Now().Add(2*time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 		tab.withdraw("https://id.test", []string{"k0", "k1"}, ladder{0, time.Second})

@@ -79,6 +79,25 @@ func TestWarmWorkerIsForOneKind(t *testing.T) {
 	}
 }
 
+// TestWarmWorkerTakenForEver: the look at its time that was under way in that moment
+// does not end it.
+func TestWarmWorkerTakenForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab := newLeases(limits{workers: 4}, time.Now)
+		v := verdict{principal: identity.Loopback}
+		l, b := warmLease(t, tab, v, time.Now().Add(5*time.Minute))
+		if tab.claim(&v, 0, &assignment{}, time.Time{}) != l {
+			t.Fatal("not given")
+		}
+		l.check() // as the timer does that was too late to be stopped
+		synctest.Wait()
+		if h := b.history(); h != "" {
+			t.Errorf("ended (%s): %s", l.why(), h)
+		}
+		l.release()
+	})
+}
+
 // TestWarmWorkerEndsInTime: after its idle time, and with its token before that.
 func TestWarmWorkerEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -16,6 +16,7 @@ case ${1:-} in
   -h | --help) usage; exit 0 ;;
   -*) usage >&2; exit 2 ;;
 esac
+if [ $# -gt 1 ]; then usage >&2; exit 2; fi
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 build_programs "${1:-$ROOT/bin}"

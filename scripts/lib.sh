@@ -16,6 +16,7 @@ die() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 am_root() { [ "$(id -u)" = 0 ]; }
 
 if am_root; then
+  umask 022 # other accounts run the programs and read the development CA; what is private says so
   BIN=/usr/local/libexec/gatehouse
   STATE=${MCP_STATE_DIR:-/var/lib/gatehouse}
 else
@@ -80,6 +81,10 @@ prepare_programs() {
     fi
   done
 }
+
+# settle_state: a state folder that was chosen by a relative path is passed on by
+# its whole one. One that was not chosen is not: MCP_CONFIG may name another.
+settle_state() { if [ -n "${MCP_STATE_DIR:-}" ]; then export MCP_STATE_DIR=$STATE; fi; }
 
 # prepare_state: the folders. The development CA is for every user to read, the
 # rest is private.
@@ -194,14 +199,16 @@ launch() {
   write_pid "$pidfile" "$LAUNCHED"
 }
 
-# wait_ready PID SECONDS LOGFILE URL [CERT]: until the URL answers, with CERT
-# when that is known. When the process dies or the time is over: what its log
-# says, and failure.
+# wait_ready PID SECONDS LOGFILE URL [CERT]: until the log says that the process
+# listens (somebody else could answer before) and the URL answers, with CERT when
+# that is known. When the process dies or the time is over: what its log says,
+# and failure.
 wait_ready() {
   local pid=$1 until=$((SECONDS + $2)) log=$3 url=$4 trust=(--any-certificate)
   [ -z "${5:-}" ] || trust=(--cert "$5")
   while start_time "$pid" >/dev/null && [ $SECONDS -lt "$until" ]; do
-    if "$BIN/gatehouse-demo" probe "${trust[@]}" "$url" >/dev/null 2>&1; then return 0; fi
+    if grep -qE '^gatehouse: listening on |"demo issuer listens"' "$log" &&
+      "$BIN/gatehouse-demo" probe "${trust[@]}" "$url" >/dev/null 2>&1; then return 0; fi
     sleep 0.1
   done
   if start_time "$pid" >/dev/null; then note "$url does not answer after $2 s; the log says:"; else note "it did not start; the log says:"; fi
@@ -310,11 +317,11 @@ check_port() {
   fi
 }
 
-# begin_run RUN MODE URL: a fresh run folder; the log of the run before is kept once.
+# begin_run RUN MODE URL: a fresh run folder; the logs of the run before are kept once.
 # Of two starts on one port at the same time one is refused: it would take the
 # other's half-started server for what is left of a run before.
 begin_run() {
-  local port=${1##*/}
+  local port=${1##*/} log
   lock_file "$RUNS/.$port.lock"
   exec {START_LOCK}>"$RUNS/.$port.lock"
   flock -n "$START_LOCK" || die "another start on port $port is under way"
@@ -322,7 +329,9 @@ begin_run() {
   abandon "$1" # the demo issuer of a server that died
   (umask 077 && mkdir -p "$1")
   rm -f "$1"/*.pid "$1/info"
-  if [ -s "$1/server.log" ]; then mv -f "$1/server.log" "$1/server.log.1"; fi
+  for log in "$1/server.log" "$1/demo.log"; do
+    if [ -s "$log" ]; then mv -f "$log" "$log.1"; fi
+  done
   printf 'root=%s\nmode=%s\nurl=%s\n' "$ROOT" "$2" "$3" >"$1/info"
 }
 

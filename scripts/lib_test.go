@@ -79,3 +79,136 @@ func TestLockFilesAreOurs(t *testing.T) {
 		}
 	}
 }
+
+// TestReadyIsOurOwn: another server on the port answers too, and a start that it
+// keeps from listening has failed.
+func TestReadyIsOurOwn(t *testing.T) {
+	script := `BIN=$MCP_STATE_DIR/bin; mkdir "$BIN"; printf '#!/bin/sh\n' >"$BIN/gatehouse-demo"; chmod 755 "$BIN/gatehouse-demo" # a probe that is answered
+sleep 60 & trap 'kill %1' EXIT
+log=$MCP_STATE_DIR/log; echo 'gatehouse: the port is in use' >"$log"
+! wait_ready $! 1 "$log" http://127.0.0.1:8000/healthz 2>/dev/null || { echo 'not ours, and ready'; exit 1; }
+echo 'gatehouse: listening on http://127.0.0.1:8000/mcp' >>"$log"
+wait_ready $! 5 "$log" http://127.0.0.1:8000/healthz`
+	if b, err := bash(t, t.TempDir(), script).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, b)
+	}
+}
+
+// TestStopWaitsForAStart: else it would stop half of it, and the rest would go on.
+func TestStopWaitsForAStart(t *testing.T) {
+	state := t.TempDir()
+	start := bash(t, state, `prepare_state; begin_run "$RUNS/8443" loopback http://localhost:8443/mcp; echo begun; read -r _`)
+	in, err := start.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := start.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := start.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	stop := exec.Command("./stop-server.sh")
+	stop.Env = append(os.Environ(), "MCP_STATE_DIR="+state)
+	said, err := stop.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stop.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, _ := bufio.NewReader(said).ReadString('\n'); !strings.Contains(line, "a start on port 8443 is under way") {
+		t.Errorf("stop says %q", line)
+	}
+	info := filepath.Join(state, "run", "8443", "info")
+	if _, err := os.Stat(info); err != nil {
+		t.Errorf("while the start is under way: %v", err)
+	}
+	in.Close()
+	start.Wait() // its read fails, and so does it
+	if err := stop.Wait(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(info); err == nil {
+		t.Error("the start's folder was not cleared afterwards")
+	}
+}
+
+// TestStopWantsAPort: "nothing of ours runs on port 08000" would be no answer.
+func TestStopWantsAPort(t *testing.T) {
+	for _, port := range []string{"", "0", "08000", "65536", "99999"} {
+		stop := exec.Command("./stop-server.sh", port)
+		stop.Env = append(os.Environ(), "MCP_STATE_DIR="+t.TempDir())
+		if b, err := stop.CombinedOutput(); err == nil || !strings.Contains(string(b), "want a port number") {
+			t.Errorf("%q: %v\n%s", port, err, b)
+		}
+	}
+}
+
+// TestRootsUmask: other accounts run what root installs.
+func TestRootsUmask(t *testing.T) {
+	want := "0022"
+	if os.Geteuid() != 0 {
+		want = "0077"
+	}
+	cmd := exec.Command("bash", "-c", "umask 077; . ./lib.sh; umask")
+	if b, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(b)) != want {
+		t.Errorf("%v, %q; want %s", err, b, want)
+	}
+}
+
+// TestStateFolderThatWasNotChosen: passing on the default would win over the
+// configuration file.
+func TestStateFolderThatWasNotChosen(t *testing.T) {
+	for given, want := range map[string]string{"": "", "/srv/state": "/srv/state", "state": ""} {
+		cmd := exec.Command("bash", "-c", `. ./lib.sh; settle_state; printf %s "${MCP_STATE_DIR:-}"`)
+		cmd.Env = append(os.Environ(), "MCP_STATE_DIR="+given)
+		if given == "state" {
+			here, err := os.Getwd()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = filepath.Join(here, given)
+		}
+		if b, err := cmd.CombinedOutput(); err != nil || string(b) != want {
+			t.Errorf("%q: %v, %q; want %q", given, err, b, want)
+		}
+	}
+}
+
+// TestWorkspaceThatWasCutShort: what failed half-way leaves nothing and can be run again.
+func TestWorkspaceThatWasCutShort(t *testing.T) {
+	git, err := exec.LookPath("git")
+	if err != nil {
+		t.Skip("no git here")
+	}
+	dir, tools := t.TempDir(), t.TempDir()
+	broken := "#!/bin/sh\nfor a; do [ \"$a\" != push ] || exit 1; done\nexec " + git + " \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(tools, "git"), []byte(broken), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	repository := filepath.Join(dir, "sample.git")
+	cut := exec.Command("./setup-workspace.sh", repository, "--sample")
+	cut.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"))
+	if b, err := cut.CombinedOutput(); err == nil {
+		t.Fatalf("without git push:\n%s", b)
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if b, err := exec.Command("./setup-workspace.sh", repository, "--sample", "--branch", "trunk").CombinedOutput(); err != nil {
+		t.Fatalf("again: %v\n%s", err, b)
+	}
+	copied := filepath.Join(dir, "copy.git")
+	b, err := exec.Command("./setup-workspace.sh", copied, "--from", repository).CombinedOutput()
+	if err != nil || !strings.Contains(string(b), "shared branch trunk") {
+		t.Errorf("a copy: %v\n%s", err, b)
+	}
+	if b, err := exec.Command("./setup-workspace.sh", filepath.Join(dir, "other.git"), "--from", repository, "--branch", "absent").CombinedOutput(); err == nil {
+		t.Errorf("a copy with a branch that the source lacks:\n%s", b)
+	}
+}

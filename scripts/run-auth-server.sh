@@ -47,12 +47,14 @@ done
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-export MCP_MODE=authenticated MCP_STATE_DIR=$STATE
+export MCP_MODE=authenticated
+settle_state
 read_config
 MCP_PORT=${MCP_PORT:-$(config_value listen.port)}
 export MCP_PORT=${MCP_PORT:-8443}
 run=$RUNS/$MCP_PORT
-path=${MCP_PATH:-/mcp}
+path=${MCP_PATH:-$(config_value 'servers[0].path')}
+path=${path:-/mcp}
 bind=${MCP_BIND_ADDRESS:-$(config_value listen.bind_address)}
 
 # demo_settings: what --demo decides; it says aloud what everybody runs as.
@@ -212,6 +214,7 @@ if [ -n "$foreground" ]; then
   "$BIN/gatehouse" serve &
   server=$!
   write_pid "$run/server.pid" "$server"
+  exec {START_LOCK}>&- # from here on it can be stopped
   trap 'kill -TERM "$server" 2>/dev/null || true' INT TERM HUP
   rc=0
   while :; do

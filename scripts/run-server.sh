@@ -30,7 +30,8 @@ done
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-export MCP_MODE=loopback MCP_STATE_DIR=$STATE
+export MCP_MODE=loopback
+settle_state
 read_config
 MCP_PORT=${MCP_PORT:-$(config_value listen.port)}
 export MCP_PORT=${MCP_PORT:-8000}
@@ -52,13 +53,21 @@ sample_workspace() {
     return 0
   fi
   local repository=$STATE/sample.git
-  if [ ! -d "$repository" ]; then
-    "$ROOT/scripts/setup-workspace.sh" "$repository" --sample >"$run.sample.log" 2>&1 || die "the sample workspace could not be made: $(tail -1 "$run.sample.log")"
-    rm -f "$run.sample.log"
-    if am_root; then chown -R "${MCP_WORKER_USER:-gatehouse-worker}:" "$repository"; fi
-  fi
+  lock_file "$STATE/.sample.lock"
+  (flock 9 && make_sample "$repository") 9>"$STATE/.sample.lock" || exit 1
   export MCP_WORKSPACE=$repository
   SAMPLE=$repository
+}
+# make_sample REPOSITORY: when it is not there yet; it belongs to whom workers run as.
+make_sample() {
+  local owner=${MCP_WORKER_USER:-gatehouse-worker}
+  if [ ! -d "$1" ]; then
+    "$ROOT/scripts/setup-workspace.sh" "$1" --sample >"$run.sample.log" 2>&1 || die "the sample workspace could not be made: $(tail -1 "$run.sample.log")"
+    rm -f "$run.sample.log"
+  fi
+  if am_root && [ "$(stat -c %U -- "$1")" != "$owner" ]; then
+    find "$1" -depth -exec chown -h "$owner:" {} + # itself last: an owner that fits says that all of it does
+  fi
 }
 SAMPLE=
 sample_workspace

@@ -17,7 +17,7 @@ what it changes.
 
   --from SOURCE          clone this when DIR is not there yet (a path or an address)
   --sample               make a small Go module when DIR is not there yet
-  --branch NAME          the shared branch of a new repository (main)
+  --branch NAME          the shared branch of a new repository (main, or what SOURCE has)
   --write-group GROUP    who may commit; made when it is missing (root only)
   --read-group GROUP     who may read, and nobody else; needs setfacl (Debian: acl)
   --writer ACCOUNT       put the account into the write group; may be repeated (root only)
@@ -34,7 +34,7 @@ say() { printf '%s\n' "$*"; }
 die() { printf 'setup-workspace.sh: %s\n' "$*" >&2; exit 2; }
 need() { [ -n "${2:-}" ] || die "$1 needs a value; --help shows how"; }
 
-dir='' from='' sample='' check='' branch=main write_group='' read_group='' writers=() readers=()
+dir='' from='' sample='' check='' branch='' write_group='' read_group='' writers=() readers=()
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help) usage; exit 0 ;;
@@ -53,11 +53,12 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$dir" ] || { usage >&2; exit 2; }
 case $dir in /*) ;; *) dir=$PWD/$dir ;; esac
+[ "$dir" = / ] || dir=${dir%/}
 [ -z "$from" ] || [ -z "$sample" ] || die "--from and --sample exclude each other"
 [ ${#writers[@]} = 0 ] || [ -n "$write_group" ] || die "--writer needs --write-group"
 [ ${#readers[@]} = 0 ] || [ -n "$read_group" ] || die "--reader needs --read-group"
-git check-ref-format "refs/heads/$branch" || die "\"$branch\" is no name for a branch"
 command -v git >/dev/null || die "git is missing: apt-get install git"
+[ -z "$branch" ] || git check-ref-format "refs/heads/$branch" || die "\"$branch\" is no name for a branch"
 if [ -n "$read_group" ]; then
   [ -n "$write_group" ] || die "--read-group needs --write-group"
   command -v setfacl >/dev/null || die "setfacl is missing: apt-get install acl"
@@ -106,20 +107,27 @@ groups() {
 
 # ---- the repository ---------------------------------------------------------
 
+# make_repository: beside its place first, so that what is cut short can be run again.
 make_repository() {
+  local new
   mkdir -p "$(dirname "$dir")"
+  making=$(mktemp -d "$dir.XXXXXX")
+  trap 'rm -rf "$making"' EXIT
+  new=$making/repository
   if [ -n "$from" ]; then
     # The source may be an account's own: its address decides what is asked.
-    GIT_CONFIG_NOSYSTEM=1 git clone --quiet --bare --no-hardlinks --template= -- "$from" "$dir"
-    return
+    GIT_CONFIG_NOSYSTEM=1 git clone --quiet --bare --no-hardlinks --template= ${branch:+--branch="$branch"} -- "$from" "$new" || die "could not clone $from"
+  else
+    g init --quiet --bare --template= --initial-branch="${branch:=main}" "$new"
+    [ -z "$sample" ] || make_sample "$new" "$making/tree"
   fi
-  g init --quiet --bare --template= --initial-branch="$branch" "$dir"
-  [ -z "$sample" ] || make_sample
+  mv -T -- "$new" "$dir" || die "could not put the new repository into its place"
+  rm -rf "$making"
 }
 
+# make_sample REPOSITORY FOLDER: its first commit, from a folder that is not there yet.
 make_sample() {
-  local w
-  w=$(mktemp -d)
+  local w=$2
   mkdir -p "$w/greet" "$w/cmd/hello"
   cat >"$w/go.mod" <<'FILE'
 module example.com/sample
@@ -194,8 +202,7 @@ FILE
   g -C "$w" init --quiet --template= --initial-branch="$branch"
   g -C "$w" add --all
   g -C "$w" -c user.name=Gatehouse -c user.email=gatehouse@localhost commit --quiet -m "A small module to try the tools on"
-  g -C "$w" push --quiet "$dir" "HEAD:refs/heads/$branch"
-  rm -rf "$w"
+  g -C "$w" push --quiet "$1" "HEAD:refs/heads/$branch"
 }
 
 setting() { # NAME VALUE WHY

@@ -23,22 +23,36 @@ esac
 if [ $# -gt 1 ]; then usage >&2; exit 2; fi
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+[ $# = 0 ] || want_port PORT "$1"
 
 failed=0 stopped=0
 # stop_run RUN: what its pid files name.
 stop_run() {
-  local what pid
+  local what pid port=${1##*/}
+  await_start "$port"
   for what in server demo; do
     pid=$(read_pid "$1/$what.pid") || continue
     # The server drains first: calls that run may finish.
     if end_process "$pid" 30; then
-      say "stopped the $what on port ${1##*/} (process $pid)"
+      say "stopped the $what on port $port (process $pid)"
       stopped=1
     else
       failed=1
     fi
   done
   if [ "$failed" = 0 ]; then rm -f "$1"/*.pid "$1/info"; fi
+}
+
+# await_start PORT: a start under way would go on with what is stopped here.
+await_start() {
+  local lock
+  [ -r "$RUNS/.$1.lock" ] || return 0
+  exec {lock}<"$RUNS/.$1.lock"
+  if ! flock -n "$lock"; then
+    note "a start on port $1 is under way; it is waited for"
+    flock -w 60 "$lock" || note "it takes too long"
+  fi
+  exec {lock}<&-
 }
 
 # sockets PORT: what listens there, as /proc names it.

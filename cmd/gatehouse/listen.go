@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"syscall"
 )
@@ -22,7 +23,8 @@ type endpoint struct {
 }
 
 // endpoints spells out the configured addresses. localhost is 127.0.0.1 and ::1,
-// either of which a host may lack; clients resolve it to any of the two.
+// either of which a host may lack; clients resolve it to any of the two. Those that
+// 0.0.0.0 or :: takes in are left out: they could not be bound beside it.
 func endpoints(addresses []string) ([]endpoint, error) {
 	var out []endpoint
 	add := func(a string, optional bool) error {
@@ -50,10 +52,19 @@ func endpoints(addresses []string) ([]endpoint, error) {
 			}
 		}
 	}
+	all := slices.Clone(out)
+	out = slices.DeleteFunc(out, func(e endpoint) bool { return takenIn(e.addr, all) })
 	if len(out) > maxListeners {
 		return nil, fmt.Errorf("listen on %d addresses: at most %d are possible", len(out), maxListeners)
 	}
 	return out, nil
+}
+
+// takenIn reports whether one of the others is every address, a among them.
+func takenIn(a netip.Addr, ends []endpoint) bool {
+	return !a.IsUnspecified() && slices.ContainsFunc(ends, func(e endpoint) bool {
+		return e.addr.IsUnspecified() && (e.addr.Is6() || a.Is4())
+	})
 }
 
 // listen binds all endpoints on one port, or none of them. With port 0 the first

@@ -39,6 +39,9 @@ func TestEndpoints(t *testing.T) {
 		{"127.0.0.1", "[{127.0.0.1 false}]"},
 		{"localhost ::1", "[{127.0.0.1 true} {::1 false}]"},
 		{"0.0.0.0 ::", "[{0.0.0.0 false} {:: false}]"},
+		{"0.0.0.0 127.0.0.1", "[{0.0.0.0 false}]"},
+		{"localhost 0.0.0.0", "[{::1 true} {0.0.0.0 false}]"},
+		{"127.0.0.1 :: ::1", "[{:: false}]"},
 	} {
 		var got []string
 		for _, e := range mustEndpoints(t, strings.Fields(c.given)...) {

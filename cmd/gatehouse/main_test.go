@@ -245,6 +245,22 @@ func TestServeHandsOver(t *testing.T) {
 }
 
 // TestFrontWithoutAMonitor: it says so where its log is, on stdout.
+// TestServeLeavesNoSocket: when there is no monitor to hand it to.
+func TestServeLeavesNoSocket(t *testing.T) {
+	w := newWorld(t)
+	if err := os.Remove(filepath.Join(w.bin, "gatehouse-monitor")); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(w.dir, "op.sock")
+	code, _, complaint := w.gatehouse(t, "", []string{"MCP_MODE=loopback", "MCP_PORT=0", "MCP_OPERATORS_SOCKET=" + socket}, "serve")
+	if code != exitFailed || !strings.Contains(complaint, "gatehouse-monitor") {
+		t.Errorf("exit code %d:\n%s", code, complaint)
+	}
+	if _, err := os.Lstat(socket); err == nil {
+		t.Error("the operators' socket was left behind")
+	}
+}
+
 func TestFrontWithoutAMonitor(t *testing.T) {
 	code, log, complaint := newWorld(t).gatehouse(t, "", nil, "front")
 	if code != exitFailed || complaint != "" || !strings.Contains(log, "read the plan") {

@@ -62,7 +62,13 @@ func (cmd *serveCmd) Run(s streams) error {
 	if err != nil {
 		return err
 	}
-	p.Monitor.Operators = operators != nil
+	if operators != nil {
+		p.Monitor.Operators = true
+		defer func() { // the start was refused: nobody will ever listen there
+			operators.SetUnlinkOnClose(true)
+			operators.Close()
+		}()
+	}
 	if p.Monitor.Reload, err = cmd.recipe(addressesOf(lns), s.environ); err != nil {
 		return err
 	}

@@ -9,7 +9,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 	"unicode"
@@ -219,10 +221,24 @@ func socketPlaces() []string {
 	return places
 }
 
+// deserted reports whether nobody listens on a socket: a server that could not remove
+// it has left it, as when the power fails.
+func deserted(path string) bool {
+	c, err := net.Dial("unix", path)
+	if err == nil {
+		c.Close()
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
+}
+
 // socket is the one that was named, or the only one there is in these places that
 // may be used.
 func (cmd *sessionsCmd) socket(places []string) (string, error) {
-	if cmd.Socket != "" {
+	switch cmd.Socket {
+	case "":
+	case "none":
+		return "", errors.New("operators.socket is none (MCP_OPERATORS_SOCKET): a server that is started like this has no socket; --socket names another server's")
+	default:
 		return cmd.Socket, nil
 	}
 	var found, closed []string
@@ -238,6 +254,9 @@ func (cmd *sessionsCmd) socket(places []string) (string, error) {
 				closed = append(closed, f)
 			}
 		}
+	}
+	if len(found) > 1 {
+		found = slices.DeleteFunc(found, deserted)
 	}
 	switch {
 	case len(found) == 1:

@@ -28,7 +28,18 @@ func TestSessionsSocket(t *testing.T) {
 	if err := os.Chmod(filepath.Join(short, "closed-443.sock"), 0); err != nil {
 		t.Fatal(err)
 	}
-	own, foreign := filepath.Join(short, "gatehouse-*.sock"), filepath.Join(short, "closed-*.sock")
+	for _, name := range []string{"live-1.sock", "live-2.sock"} { // 2 is what a dead server has left
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(short, name)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.Remove(filepath.Join(short, name))
+		if name == "live-2.sock" {
+			l.SetUnlinkOnClose(false)
+			l.Close()
+		}
+	}
+	own, foreign, live := filepath.Join(short, "gatehouse-*.sock"), filepath.Join(short, "closed-*.sock"), filepath.Join(short, "live-*.sock")
 	for _, c := range []struct {
 		name   string
 		cmd    sessionsCmd
@@ -42,6 +53,8 @@ func TestSessionsSocket(t *testing.T) {
 		{name: "the longer port", cmd: sessionsCmd{Port: 8443}, places: []string{own}, want: filepath.Join(short, "gatehouse-8443.sock")},
 		{name: "no such port", cmd: sessionsCmd{Port: 43}, places: []string{own}, err: "for port 43"},
 		{name: "none", places: []string{filepath.Join(dir, "*.sock")}, err: "--socket"},
+		{name: "beside a dead server's", places: []string{live}, want: filepath.Join(short, "live-1.sock")},
+		{name: "switched off", cmd: sessionsCmd{Socket: "none"}, places: []string{own}, err: "operators.socket is none"},
 		{name: "several", places: []string{own}, err: "several servers"},
 		{name: "ours beside a foreign one", cmd: sessionsCmd{Port: 443}, places: []string{foreign, own}, want: filepath.Join(short, "gatehouse-443.sock"), asUser: true},
 		{name: "a foreign one", places: []string{foreign}, err: "is not for this account", asUser: true},

@@ -233,7 +233,8 @@ func TestNewestTokenIsShownNext(t *testing.T) {
 		for i, token := range []string{"alice-2", "alice-3", "alice-5", "alice-4"} {
 			w.shows(s, c, token, time.Duration([]int{6, 7, 9, 8}[i])*time.Minute)
 			if i == 1 {
-				time.Sleep(time.Second) // alice-3 is under way now
+				time.Sleep(time.Second)
+				synctest.Wait() // alice-3 is under way now
 			}
 		}
 		time.Sleep(time.Minute)

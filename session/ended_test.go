@@ -124,3 +124,66 @@ func TestListenersAtOnce(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// A worker that ends, or has no room, between a client's answer and the retry leaves a
+// call that fails and can be closed.
+func TestQuestionWithoutARetry(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(w *world, s *session.Session)
+		kind  session.Kind
+	}{
+		"the worker has ended": {func(w *world, s *session.Session) {
+			w.spawner.Kill()
+			w.eventually("the session has ended", func() bool { _, ok := w.Find(0, alice, s.ID()); return !ok })
+		}, session.KindSessionGone},
+		"too many calls": {func(w *world, s *session.Session) {
+			x := w.begin(s, tool("2", "never", ""))
+			w.Cleanup(x.Close)
+		}, session.KindBusy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, session.Config{MaxCalls: 1}, &sessiontest.Spawner{Worker: sessiontest.Server{Era: "modern"}.Run})
+			s := w.open(alice)
+			x := w.begin(s, tool("1", "input", `"method":"roots/list"`))
+			item, err := x.Next(t.Context(), 5*time.Second)
+			if err != nil || item.Final {
+				t.Fatalf("%s, %v", item.Bytes, err)
+			}
+			q := parse(t, string(item.Bytes))
+			if err := s.Answer(t.Context(), parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"roots":[]}}`, q.IDBytes()))); err != nil {
+				t.Fatal(err)
+			}
+			c.spoil(w, s)
+			_, err = x.Next(t.Context(), 5*time.Second)
+			w.wantKind(err, c.kind)
+			x.Close()
+		})
+	}
+}
+
+// A listener whose client leaves while the worker is told of it takes nothing from those
+// who come after it.
+func TestListenerThatLeaves(t *testing.T) {
+	w := newWorld(t, session.Config{}, worker("modern"))
+	s := w.modern(alice)
+	listen := func(ctx context.Context, filter string) string {
+		x, err := s.BeginModern(ctx, parse(t, modernCall("1", "subscriptions/listen", "{}", `,"notifications":`+filter)), session.ModeStream)
+		if err != nil {
+			return err.Error()
+		}
+		defer x.Close()
+		item, err := x.Next(t.Context(), 5*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(item.Bytes)
+	}
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	for n := range 10 {
+		listen(left, fmt.Sprintf(`{"resourceSubscriptions":["file:///%d"]}`, n))
+		if got := listen(t.Context(), `{"toolsListChanged":true}`); !strings.Contains(got, `"toolsListChanged":true`) {
+			t.Fatalf("afterwards: %s", got)
+		}
+	}
+}

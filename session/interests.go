@@ -25,7 +25,7 @@ type interests struct {
 	mu   sync.Mutex // one change at a time; guards what follows
 	uris map[string]int
 	call *bridge.Call // our subscription at a modern worker
-	lost int          // how many the worker has ended
+	lost int          // how many have ended, or were not taken
 }
 
 // add notes interest in resources and returns those that the worker agrees to, and
@@ -36,7 +36,8 @@ func (n *interests) add(ctx context.Context, s *Session, uris []string) (agreed 
 	if n.uris == nil {
 		n.uris = map[string]int{}
 	}
-	ctx, cancel := context.WithTimeout(ctx, tuneLimit)
+	// Whoever listens already must not lose it with the client of this one.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tuneLimit)
 	defer cancel()
 	var fresh []string
 	for _, uri := range uris {
@@ -119,6 +120,7 @@ func (n *interests) tune(ctx context.Context, s *Session) {
 		n.over(s, c)
 	}
 	if s.b.Begin(ctx, c, mustParse(f.Listen()), bridge.Options{Single: true, Aside: true, Over: over}) != nil {
+		n.lapse(s)
 		return
 	}
 	n.call = c
@@ -133,9 +135,7 @@ func (n *interests) tune(ctx context.Context, s *Session) {
 	}
 }
 
-// over takes note that the worker has ended our subscription. Its clients hear of it
-// when they have subscriptions themselves, and come back; for a legacy client, which
-// has none, it is opened again, later each time.
+// over takes note that the worker has ended our subscription.
 func (n *interests) over(s *Session, c *bridge.Call) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -144,6 +144,13 @@ func (n *interests) over(s *Session, c *bridge.Call) {
 	}
 	c.Close()
 	n.call = nil
+	n.lapse(s)
+}
+
+// lapse does what is left to do when there is no subscription at a modern worker any
+// more, n.mu held. Its clients hear of it when they have subscriptions themselves, and
+// come back; for a legacy client, which has none, it is opened again, later each time.
+func (n *interests) lapse(s *Session) {
 	n.lost++
 	s.acked.Store(nil)
 	if s.shared() {

@@ -94,11 +94,12 @@ func (w *waiter) wake() {
 // WriteTimeout for this message, and for those before it.
 //
 // Errors: ErrBusy, ErrGone, which is ErrUnsent when the worker got nothing of it,
-// ErrCancelled, ctx.Err(). After an error c is not to be used.
+// ErrCancelled, ctx.Err(). After an error c is good for nothing but Next and Close.
 func (b *Bridge) Begin(ctx context.Context, c *Call, m *jsonrpc.Message, o Options) error {
 	c.b, c.Options = b, o
 	c.copyTokens(m)
 	if err := b.admit(c); err != nil {
+		c.over, c.closed = err, true // it may be closed all the same
 		return err
 	}
 	line := newBuffer(len(m.Raw) + 64)

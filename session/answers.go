@@ -14,8 +14,9 @@ import (
 // for as long as they said it holds, so that nothing is started to say it again. An
 // answer belongs to one principal with its scopes at one server.
 type answers struct {
-	mu sync.Mutex
-	of map[key]*said
+	mu    sync.Mutex
+	of    map[key]*said
+	bytes int // of all results
 }
 
 type said struct {
@@ -23,8 +24,13 @@ type said struct {
 	discoverUntil, toolsUntil time.Time
 }
 
-// maxAnswers bounds for how many keys answers are kept.
-const maxAnswers = 1024
+// For how many keys answers are kept, how long one may be to be kept, and how long all
+// are, in bytes.
+const (
+	maxAnswers  = 1024
+	answerRoom  = 1 << 20
+	answersRoom = 32 << 20
+)
 
 // Answer returns the response to a request of the modern era that can be answered
 // without a worker: server/discover and the first page of tools/list, while an
@@ -67,25 +73,28 @@ func firstPage(m *jsonrpc.Message) bool {
 // remember keeps the answer to server/discover or tools/list. ttl is in
 // milliseconds; a day at most counts.
 func (a *answers) remember(k key, discover bool, result []byte, ttl int, now time.Time) {
-	if ttl <= 0 {
+	if ttl <= 0 || len(result) > answerRoom {
 		return
 	}
 	until := now.Add(time.Duration(min(ttl, 86_400_000)) * time.Millisecond)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.of == nil || len(a.of) >= maxAnswers && a.of[k] == nil {
-		a.of = map[key]*said{}
+	if a.of == nil || len(a.of) >= maxAnswers && a.of[k] == nil || a.bytes+len(result) > answersRoom {
+		a.of, a.bytes = map[key]*said{}, 0
 	}
 	s := a.of[k]
 	if s == nil {
 		s = new(said)
 		a.of[k] = s
 	}
+	old := &s.tools
 	if discover {
-		s.discover, s.discoverUntil = bytes.Clone(result), until
+		old, s.discoverUntil = &s.discover, until
 	} else {
-		s.tools, s.toolsUntil = bytes.Clone(result), until
+		s.toolsUntil = until
 	}
+	a.bytes += len(result) - len(*old)
+	*old = bytes.Clone(result)
 }
 
 // rememberTools keeps a response to tools/list that says how long it holds.
@@ -106,6 +115,7 @@ func (a *answers) forget(k key) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if s := a.of[k]; s != nil {
+		a.bytes -= len(s.tools)
 		s.tools, s.toolsUntil = nil, time.Time{}
 	}
 }

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -161,4 +162,116 @@ func TestHeldCallsAreBounded(t *testing.T) {
 			t.Errorf("with two back: %v", err)
 		}
 	})
+}
+
+// A round whose worker ends while its questions are gathered waits for nobody.
+func TestRoundOfAnEndedWorker(t *testing.T) {
+	w := newWorld(t, session.Config{}, &sessiontest.Spawner{Worker: sessiontest.Echo})
+	s := w.modern(alice)
+	x, err := s.BeginModern(t.Context(), parse(t, modernTool("1", "ask", `"method":"roots/list"`, canAll, "")), session.ModeStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	if item, err := x.Next(t.Context(), 20*time.Millisecond); !errors.Is(err, session.ErrWait) {
+		t.Fatalf("%s, %v", item.Bytes, err)
+	}
+	session.EndHeld(s) // as the end of the worker does, before the call hears of it
+	_, err = x.Next(t.Context(), 10*time.Second)
+	w.wantKind(err, session.KindWorkerGone)
+	if n := session.Held(s); n != 0 {
+		t.Errorf("%d calls wait in a worker that is gone", n)
+	}
+}
+
+// Questions that wait for their client are bounded in bytes.
+func TestQuestionsAreBounded(t *testing.T) {
+	w := newWorld(t, session.Config{}, &sessiontest.Spawner{Worker: asking(4, 400<<10)})
+	got := read(t, w.final(w.modern(alice), modernTool("1", "any", "", canAll, "")))
+	if n := len(got.Result.InputRequests); n != 2 {
+		t.Errorf("%d questions of 400 KiB wait, want 2", n)
+	}
+}
+
+// asking is a legacy worker that asks n times, with params of that size, during each
+// call.
+func asking(n, size int) sessiontest.Func {
+	return func(p *sessiontest.Process) int {
+		in := bufio.NewScanner(p.In)
+		for in.Scan() {
+			m, _ := parseLine(in.Text())
+			switch {
+			case m.id == "":
+			case m.method == "initialize":
+				fmt.Fprintf(p.Out, isLegacy+"\n", m.id)
+			case m.method == "server/discover":
+				fmt.Fprintf(p.Out, isError+"\n", m.id)
+			case m.method == "tools/call":
+				for i := range n {
+					fmt.Fprintf(p.Out, `{"jsonrpc":"2.0","id":"q%d","method":"sampling/createMessage","params":{"x":"%s"}}`+"\n", i, strings.Repeat("x", size))
+				}
+			}
+		}
+		return 0
+	}
+}
+
+// What waits for a listener that does not read is bounded in bytes; the newest stays.
+func TestChangesAreBounded(t *testing.T) {
+	w := newWorld(t, session.Config{}, worker("legacy"))
+	s := w.modern(alice)
+	x, err := s.BeginModern(t.Context(), parse(t, modernCall("1", "subscriptions/listen", "{}", `,"notifications":{"toolsListChanged":true}`)), session.ModeStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	const size = 100 << 10
+	for n := range 30 {
+		w.final(s, modernTool("9", "notify", fmt.Sprintf(`"method":"notifications/tools/list_changed","params":{"x":"%d%s"}`, n, strings.Repeat("x", size)), "{}", ""))
+	}
+	total, last := 0, ""
+	for {
+		item, err := x.Next(t.Context(), 100*time.Millisecond)
+		if err != nil {
+			break
+		}
+		total, last = total+len(item.Bytes), string(item.Bytes)
+	}
+	if total > 2<<20 || total < size || !strings.Contains(last, `"29xxx`) {
+		t.Errorf("%d bytes waited, the last %.200s", total, last)
+	}
+}
+
+// A list of tools is kept for a while, but a long one is not, and a page is never taken
+// for the beginning.
+func TestKeptTools(t *testing.T) {
+	long := fmt.Sprintf(`,"x":"%s"`, strings.Repeat("x", 2<<20))
+	for name, c := range map[string]struct {
+		hello, more, cursor string
+		kept                bool
+	}{
+		"legacy, first page": {isLegacy, "", "", true}, "legacy, second page": {isLegacy, "", `,"cursor":"2"`, false}, "legacy, long": {isLegacy, long, "", false},
+		"modern, first page": {isModern, "", "", true}, "modern, second page": {isModern, "", `,"cursor":"2"`, false}, "modern, long": {isModern, long, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &scripted{answer: func(method, id string) string {
+				switch {
+				case method == "tools/list":
+					return `{"jsonrpc":"2.0","id":` + id + `,"result":{"tools":[],"ttlMs":60000,"resultType":"complete"` + c.more + `}}`
+				case (method == "server/discover") == (c.hello == isModern):
+					return fmt.Sprintf(c.hello, id)
+				}
+				return fmt.Sprintf(isError, id)
+			}}
+			w := newWorld(t, session.Config{}, &sessiontest.Spawner{Worker: s.run})
+			worker := w.modern(alice)
+			w.final(worker, modernCall("1", "tools/list", "{}", c.cursor))
+			worker.End("for the test")
+			w.eventually("the worker is gone", func() bool { return w.spawner.Alive() == 0 })
+			first := parse(t, modernCall("2", "tools/list", "{}", ""))
+			if _, ok := w.Answer(0, alice, &first); ok != c.kept {
+				t.Errorf("kept %v, want %v", ok, c.kept)
+			}
+		})
+	}
 }

@@ -16,3 +16,13 @@ func Relist(s *Session) {
 
 // Pace is what the workers of the caller wait in while they flood.
 func (t *Table) Pace(c Caller) func() { return t.pace(c.Principal) }
+
+// EndHeld lets go of the calls that wait in the session's worker, as its end does.
+func EndHeld(s *Session) { s.held.end() }
+
+// Held is how many calls wait in the session's worker.
+func Held(s *Session) int {
+	s.held.mu.Lock()
+	defer s.held.mu.Unlock()
+	return len(s.held.of)
+}

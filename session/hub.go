@@ -60,10 +60,10 @@ func (h *hub) change(c era.Change, m *jsonrpc.Message) {
 		text := era.Tag(m, l.id)
 		// What is still waiting says the same.
 		if !contains(l.queue, text) {
-			if len(l.queue) >= maxChanges {
-				l.queue = l.queue[1:]
+			for len(l.queue) > 0 && (len(l.queue) >= maxChanges || l.bytes+len(text) > changesRoom) {
+				l.pop()
 			}
-			l.queue = append(l.queue, text)
+			l.push(text)
 			l.wake()
 		}
 	}
@@ -85,9 +85,24 @@ type listener struct {
 	agreed era.Filter
 	signal chan struct{} // one token: look again
 	queue  [][]byte      // guarded by s.hub.mu
+	bytes  int           // likewise: in queue
 	closed bool          // likewise
 	ended  bool          // likewise: the worker hands nothing on any more
 	done   bool
+}
+
+// push and pop are of the queue, s.hub.mu held.
+func (l *listener) push(text []byte) {
+	l.queue = append(l.queue, text)
+	l.bytes += len(text)
+}
+
+func (l *listener) pop() []byte {
+	text := l.queue[0]
+	l.queue[0] = nil // what lies behind the queue's beginning lives as long as it
+	l.queue = l.queue[1:]
+	l.bytes -= len(text)
+	return text
 }
 
 func (l *listener) wake() {
@@ -97,9 +112,12 @@ func (l *listener) wake() {
 	}
 }
 
-// maxChanges is how many changes wait for a listener that does not read; then the
-// oldest make room.
-const maxChanges = 1024
+// What waits for a listener that does not read, in number and in bytes; then the oldest
+// make room.
+const (
+	maxChanges  = 1024
+	changesRoom = 1 << 20
+)
 
 // maxListeners is how many streams one principal may listen on at one worker.
 const maxListeners = 32
@@ -131,7 +149,7 @@ func (s *Session) listen(ctx context.Context, m *jsonrpc.Message) (*listener, er
 		h.listeners = map[*listener]bool{}
 	}
 	h.listeners[l] = true
-	l.queue = [][]byte{l.agreed.Acknowledge(l.id)}
+	l.push(l.agreed.Acknowledge(l.id))
 	return l, nil
 }
 
@@ -167,8 +185,7 @@ func (l *listener) take() (item Item, ok bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(l.queue) > 0 {
-		item.Bytes, l.queue = l.queue[0], l.queue[1:]
-		return item, true, nil
+		return Item{Bytes: l.pop()}, true, nil
 	}
 	at := l.s.expiresAt()
 	expired := !at.IsZero() && !l.s.t.now().Before(at)

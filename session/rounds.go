@@ -21,6 +21,7 @@ const (
 	heldLimit = 10 * time.Minute      // how long a call waits
 	maxHeld   = 16                    // of one worker
 	maxInputs = 32                    // questions in one round
+	inputRoom = 1 << 20               // bytes of them, however long the first is
 	maxRounds = 64                    // of one call
 )
 
@@ -35,7 +36,7 @@ type round struct {
 	rounds int
 	single bool // the client takes the response alone
 
-	asks, lists bool // the method allows questions; it is tools/list
+	asks, lists bool // the method allows questions; the answer may be kept for the next who asks
 	translation era.Translation
 
 	given   map[string][]byte // answers that came before the questions, by key
@@ -60,7 +61,7 @@ func (s *Session) round(ctx context.Context, x *Exchange, m *jsonrpc.Message, mo
 		return s.resumeRound(ctx, m, mode)
 	}
 	r := &round{s: s, call: &x.call, single: mode == ModeSingle}
-	r.asks, r.lists = era.Asks(m.Method()), m.Is("tools/list")
+	r.asks, r.lists = era.Asks(m.Method()), m.Is("tools/list") && firstPage(m)
 	r.translation = era.ToLegacy(m.Method(), &s.server)
 	o := r.take(m)
 	if err := s.wantLog(ctx, o.Log); err != nil {
@@ -259,12 +260,20 @@ func (r *round) question(ctx context.Context, m *jsonrpc.Message) error {
 			needs = canURL
 		}
 	}
-	if r.can&needs == 0 || len(r.pending) >= maxInputs || r.rounds >= maxRounds {
+	if r.can&needs == 0 || !r.room(len(params)) || r.rounds >= maxRounds {
 		r.denied |= needs &^ r.can
 		return r.s.b.Answer(ctx, mustParse(era.Error(m.IDBytes(), jsonrpc.CodeMethodNotFound, "the client does not support this", nil)))
 	}
 	q := question{key: r.key(kind, m), id: id, method: jsonrpc.Quote(string(m.Method())), params: forModern(params)}
 	return r.settle(ctx, q)
+}
+
+// room reports whether another question with params of that length can wait.
+func (r *round) room(params int) bool {
+	for i := range r.pending {
+		params += len(r.pending[i].params)
+	}
+	return len(r.pending) == 0 || len(r.pending) < maxInputs && params <= inputRoom
 }
 
 // inputKey is how a worker says which key its question is to have.
@@ -365,8 +374,9 @@ func (r *round) close() {
 
 // held are the calls of one worker that wait for their client's next round.
 type held struct {
-	mu sync.Mutex // guards what follows
-	of map[uint64]*waitingRound
+	mu   sync.Mutex // guards what follows
+	of   map[uint64]*waitingRound
+	over bool // the worker has ended
 }
 
 type waitingRound struct {
@@ -380,6 +390,9 @@ type waitingRound struct {
 func (h *held) put(r *round) (uint64, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.over {
+		return 0, bridge.ErrGone
+	}
 	if len(h.of) >= maxHeld {
 		return 0, &Error{Kind: KindBusy, Reason: "too many calls wait for their client"}
 	}
@@ -416,7 +429,7 @@ func (h *held) abandon(n uint64) {
 func (h *held) end() {
 	h.mu.Lock()
 	all := h.of
-	h.of = nil
+	h.of, h.over = nil, true
 	h.mu.Unlock()
 	for _, w := range all {
 		w.timer.Stop()

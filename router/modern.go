@@ -66,8 +66,8 @@ func (d *Door) beginModern(v *visit, r *http.Request, s *server, c auth.Caller, 
 	}
 	v.line.Session, v.line.Account = sess.Label(), sess.Account()
 	v.traceIn()
-	if ref := checkParams(r, sess, m); ref != nil {
-		return nil, ref, nil
+	if ref, err := checkParams(r, sess, m); ref != nil || err != nil {
+		return nil, ref, err
 	}
 	mode := session.ModeStream
 	if !acc.events {
@@ -176,21 +176,29 @@ func decoded(fields []string) (string, bool) {
 }
 
 // checkParams compares the headers that mirror arguments of a tool with those.
-func checkParams(r *http.Request, sess *session.Session, m *jsonrpc.Message) *refusal {
+func checkParams(r *http.Request, sess *session.Session, m *jsonrpc.Message) (*refusal, error) {
 	if !m.Is("tools/call") {
-		return nil
+		return nil, nil
 	}
-	for _, p := range sess.ToolParams(r.Context(), jsonrpc.Unquote(m.Name.Of(m.Raw))) {
-		fields := r.Header[http.CanonicalHeaderKey("Mcp-Param-"+p.Name)]
-		argument := p.Argument(m.Arguments.Of(m.Raw))
-		if argument == nil && len(fields) == 0 {
-			continue
-		}
-		value, ok := decoded(fields)
-		if argument == nil || !ok || !era.Fits(value, argument) {
+	params, err := sess.ToolParams(r.Context(), jsonrpc.Unquote(m.Name.Of(m.Raw)))
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range params {
+		if !mirrors(r.Header[http.CanonicalHeaderKey("Mcp-Param-"+p.Name)], p, m.Arguments.Of(m.Raw)) {
 			return &refusal{kind: kindHeader, text: "a Mcp-Param header must be there once for each argument that the tool's schema marks, and equal it",
-				reason: "param header differs", id: m.IDBytes(), modern: true}
+				reason: "param header differs", id: m.IDBytes(), modern: true}, nil
 		}
 	}
-	return nil
+	return nil, nil
+}
+
+// mirrors reports whether the fields of a header say what the argument says.
+func mirrors(fields []string, p era.Param, arguments []byte) bool {
+	argument, ok := p.Argument(arguments)
+	if !ok || argument == nil {
+		return ok && len(fields) == 0
+	}
+	value, ok := decoded(fields)
+	return ok && era.Fits(value, argument)
 }

@@ -68,6 +68,7 @@ func TestParamHeaders(t *testing.T) {
 		{"a header without argument", `{}`, map[string][]string{"Mcp-Param-Region": {"eu"}}, false},
 		{"null and a header", `{"region":null}`, map[string][]string{"Mcp-Param-Region": {"null"}}, false},
 		{"a broken sentinel", `{"region":"eu"}`, map[string][]string{"Mcp-Param-Region": {"=?base64?ZXU?="}}, false},
+		{"an argument that stands twice", `{"region":"eu","region":"us"}`, map[string][]string{"Mcp-Param-Region": {"eu"}}, false},
 		{"another number", `{"n":42}`, map[string][]string{"Mcp-Param-N": {"43"}}, false},
 	} {
 		h := modernHeaders(good, "tools/call", "get")

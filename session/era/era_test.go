@@ -176,8 +176,15 @@ func TestToolParams(t *testing.T) {
 			t.Errorf("%q and %s: fits %v", c.header, c.argument, !c.fits)
 		}
 	}
-	if p := want["a"][1]; string(p.Argument([]byte(`{"o":{"n":5}}`))) != "5" || p.Argument([]byte(`{"o":{"n":null}}`)) != nil || p.Argument([]byte(`{"o":1}`)) != nil || p.Argument(nil) != nil {
-		t.Error("argument not found at its path")
+	for arguments, value := range map[string]string{`{"o":{"n":5}}`: "5", `{"o":{"n":null}}`: "", `{"o":1}`: "", "": "", `{"o":{"m":1,"m":2,"n":5}}`: "5"} {
+		if got, ok := want["a"][1].Argument([]byte(arguments)); string(got) != value || !ok {
+			t.Errorf("the argument in %s is %s, %v", arguments, got, ok)
+		}
+	}
+	for _, arguments := range []string{`{"o":{"n":5,"n":6}}`, `{"o":{"n":5},"o":{}}`, `{"o":{"n":null,"\u006e":6}}`} {
+		if got, ok := want["a"][1].Argument([]byte(arguments)); ok {
+			t.Errorf("of the arguments in %s it is %s", arguments, got)
+		}
 	}
 }
 

@@ -73,17 +73,29 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// Argument is the value at the param's path, nil when there is none or it is null.
-func (p Param) Argument(arguments []byte) []byte {
+// Argument is the value at the param's path, nil when there is none or it is null. It
+// is false when a name on the path stands twice: which one counts is the worker's
+// affair, so that nobody can say what the header has to be.
+func (p Param) Argument(arguments []byte) (value []byte, ok bool) {
+	value = arguments
 	for _, name := range p.Path {
-		if arguments = jsonrpc.Value(arguments, name); arguments == nil {
-			return nil
+		var found []byte
+		for n, v := range jsonrpc.Members(value) {
+			if n == name && found != nil {
+				return nil, false
+			}
+			if n == name {
+				found = v
+			}
+		}
+		if value = found; value == nil {
+			return nil, true
 		}
 	}
-	if string(arguments) == "null" {
-		return nil
+	if string(value) == "null" {
+		return nil, true
 	}
-	return arguments
+	return value, true
 }
 
 // Fits reports whether a header's value, already decoded, says the same as an

@@ -144,6 +144,25 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
+// TestUnreadBody: a body that nobody wants, and that does not come, is not waited for.
+func TestUnreadBody(t *testing.T) {
+	r := newRig(t, echoing())
+	r.door.pace.body = 50 * time.Millisecond
+	for _, c := range []struct {
+		name, request string
+		status        int
+	}{
+		{"no token", "POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", 401},
+		{"no such path", "GET /none HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n", 404},
+		{"for everybody", "GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n", 200},
+		{"no length", "POST /mcp HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{", 401},
+	} {
+		if answers, _, _ := r.raw(t, c.request); len(answers) != 1 || answers[0].StatusCode != c.status || !answers[0].Close {
+			t.Errorf("%s: %v", c.name, answers)
+		}
+	}
+}
+
 func countDials(n *atomic.Int64) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		n.Add(1)

@@ -47,8 +47,9 @@ func TestWorkerWithoutATool(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var lists atomic.Int32
-				answer := c.list
-				w := newWorld(t, session.Config{Now: time.Now}, tooled(&lists, func() string { return answer }))
+				var answer atomic.Value
+				answer.Store(c.list)
+				w := newWorld(t, session.Config{Now: time.Now}, tooled(&lists, func() string { return answer.Load().(string) }))
 				s := w.modern(alice)
 				ask := func(want int, delay time.Duration, asked int32) {
 					t.Helper()
@@ -67,7 +68,7 @@ func TestWorkerWithoutATool(t *testing.T) {
 				all.Wait()
 				ask(0, 0, 1)
 				time.Sleep(time.Minute)
-				answer = marked
+				answer.Store(marked)
 				ask(1, 0, 2)
 				ask(1, 0, 2)
 			})

@@ -30,7 +30,7 @@ func readBody(v *visit, r *http.Request, limit int64) (*[]byte, *refusal) {
 	}
 	d, _ := v.ResponseWriter.(deadliner)
 	for {
-		if d != nil {
+		if d != nil && (len(b) > 0 || r.ProtoMajor != 1) { // of HTTP/1 the door has set the first
 			d.SetReadDeadline(v.start.Add(v.pace.body + time.Duration(len(b)/bodyRate)*time.Second))
 		}
 		if len(b) == cap(b) {

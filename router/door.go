@@ -287,9 +287,9 @@ func (d *Door) audited(next http.Handler) http.Handler {
 			// a proxy before us took for the next request must not be one.
 			v.Header().Set("Connection", "close")
 		}
-		if d, ok := w.(deadliner); ok && r.ProtoMajor == 1 && r.ContentLength != 0 {
+		if body, ok := w.(deadliner); ok && r.ProtoMajor == 1 && r.ContentLength != 0 {
 			// A body that no handler reads is read by net/http before the answer goes out.
-			d.SetReadDeadline(v.start.Add(v.pace.body))
+			body.SetReadDeadline(v.start.Add(v.pace.body))
 		}
 		next.ServeHTTP(v, r)
 	})

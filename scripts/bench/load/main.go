@@ -12,7 +12,8 @@
 //	calls   tools/call by -c clients: CPU a call, latencies, calls a second
 //	churn   open a session, call once, DELETE, again and again
 //	open    latency of opening a session, one at a time with rests between
-//	tokens  CPU and latency of a call with a remembered token and with one of -fresh-file
+//	tokens  CPU and latency of a call with a remembered token and with one of -fresh-file,
+//	        in one session or in each of -c
 //	idle    memory of -c idle sessions with a connection of -kind
 //	crowd   latency of calls beside none and beside -n idle sessions; how the opening of those went
 //	left    how long the processes of -c sessions stay when their clients say nothing more

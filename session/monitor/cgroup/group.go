@@ -137,7 +137,8 @@ func (g *Group) Release(limit time.Duration) error {
 	return p.remove(limit)
 }
 
-// Dir is the directory, to start a process in; nil after Release, which closes it.
+// Dir is the directory, to start a process in; nil after Release.
+// Whoever has it does not close it.
 func (g *Group) Dir() *os.File {
 	g.mu.Lock()
 	defer g.mu.Unlock()

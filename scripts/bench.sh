@@ -70,7 +70,8 @@ ulimit -n "$(ulimit -H -n)" # a thousand clients in one process
 if [ "$(id -u)" = 0 ]; then BIN=/usr/local/libexec/gatehouse-bench.$$; else BIN=$WORK/bin; fi
 install -d -m 755 "$BIN"
 at_exit rm -rf "$BIN"
-(cd "$ROOT" && CGO_ENABLED=0 go build -trimpath -o "$BIN/" ./scripts/bench/... ./cmd/...)
+(cd "$ROOT" && CGO_ENABLED=0 go build -trimpath -o "$BIN/" ./scripts/bench/... ./cmd/... \
+  github.com/modelcontextprotocol/go-sdk/conformance/everything-server)
 install -d -m 755 "$BIN/nofront" # where the load generator takes the front end's place
 for p in gatehouse-monitor gatehouse-keykeeper; do ln "$BIN/$p" "$BIN/nofront/"; done
 ln "$BIN/gatehouse" "$BIN/nofront/serve"

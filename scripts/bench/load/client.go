@@ -93,11 +93,12 @@ func closeClients(clients []client) error {
 type script struct {
 	version string
 	modern  bool
-	text    string
+	text    string // of a call, and of its answer
+	named   string // the tool called instead of echo; it gets no arguments
 }
 
 func newScript(o *options) script {
-	return script{o.version, o.modern, strings.Repeat("x", o.payload)}
+	return script{o.version, o.modern, strings.Repeat("x", o.payload), o.tool}
 }
 
 // meta is what a request of the modern era has to say each time (2026-07-28, basic/index).
@@ -107,8 +108,11 @@ func (s *script) initialize() []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"%s","capabilities":{},"clientInfo":{"name":"load","version":"1"}}}`, s.version)
 }
 
-// echo appends the call of every client to b.
+// echo appends the call of every client to b: of echo with the text, or of the named tool.
 func (s *script) echo(b []byte, id int64) []byte {
+	if s.named != "" {
+		return s.tool(b, id, s.named, "")
+	}
 	return s.tool(b, id, "echo", `"text":"`+s.text+`"`)
 }
 
@@ -125,12 +129,18 @@ func (s *script) tool(b []byte, id int64, name, arguments string) []byte {
 
 var initialized = []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 
-// checkAnswer says whether b is a result with that id that holds the text.
+// checkAnswer says whether b is a result with that id that holds the text, or of a named tool's success.
 func (s *script) checkAnswer(b []byte, id int64) error {
 	var want [32]byte
 	w := strconv.AppendInt(append(want[:0], `"id":`...), id, 10)
 	if !bytes.Contains(b, w) || !bytes.Contains(b, []byte(`"result"`)) {
 		return fmt.Errorf("no result with id %d: %.300s", id, b)
+	}
+	if s.named != "" {
+		if bytes.Contains(b, []byte(`"isError":true`)) {
+			return fmt.Errorf("%s failed: %.300s", s.named, b)
+		}
+		return nil
 	}
 	if !bytes.Contains(b, []byte(s.text)) {
 		return fmt.Errorf("the answer lacks the text: %.300s", b)

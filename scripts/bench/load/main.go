@@ -48,7 +48,7 @@ const (
 type options struct {
 	mode, cmd, url       string
 	tokenFile, freshFile string
-	version, kind        string
+	version, kind, tool  string
 	modern               bool
 	clients, n           int
 	tokens               []string      // of tokenFile
@@ -101,6 +101,7 @@ func parse(args []string) (*options, error) {
 	f.StringVar(&o.freshFile, "fresh-file", "", "tokens: file with tokens of the first one's subject that the front end has never seen")
 	f.StringVar(&o.version, "version", "2025-06-18", "protocolVersion of initialize")
 	f.BoolVar(&o.modern, "modern", false, "speak 2026-07-28: no session, every request says what it needs")
+	f.StringVar(&o.tool, "tool", "", "tool to call without arguments; default: echo with -payload bytes")
 	f.StringVar(&o.kind, "kind", "h1", "connection of an idle session: none, h1, h1-stream, h2 or h2-stream")
 	f.IntVar(&o.clients, "c", 1, "clients at the same time")
 	f.IntVar(&o.n, "n", 0, "idle or slow clients beside them")

@@ -71,7 +71,7 @@ class World:
                     "MCP_SPAWN_RATE": "1000", "MCP_SPAWN_BURST": "1000", **settings}
         return self._gatehouse(name, "https://localhost:{port}/mcp", self.tokens("https"), settings, **more)
 
-    def _gatehouse(self, name, url, tokens, settings, worker=(), load=(), more=None):
+    def _gatehouse(self, name, url, tokens, settings, worker=(), load=(), more=None, program="worker"):
         env = {"MCP_PORT": "{port}", "MCP_MAX_SESSIONS": "1100", "MCP_STATE_DIR": self.state,
-               "MCP_WORKER_COMMAND": json.dumps([f"{self.bin}/worker", *worker]), **settings, **(more or {})}
+               "MCP_WORKER_COMMAND": json.dumps([f"{self.bin}/{program}", *worker]), **settings, **(more or {})}
         return Case(name, (f"{self.bin}/gatehouse", "serve"), url, tokens, env, tuple(load))

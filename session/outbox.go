@@ -94,14 +94,14 @@ func (o *outbox) withdraw(id uint64) bool {
 	return ok
 }
 
-// end closes the stream and drops what waits. It returns how many messages no client
-// ever got.
+// end closes the stream and drops what waits; the worker hears that its requests go
+// nowhere. It returns how many messages no client ever got.
 func (o *outbox) end(why error) (missed int) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	if o.over == nil {
 		o.over = why
 	}
+	unasked := o.queue.Asks()
 	for m, ok := o.queue.Pop(); ok; m, ok = o.queue.Pop() {
 		m.Buf.Free()
 		o.missed++
@@ -110,5 +110,9 @@ func (o *outbox) end(why error) (missed int) {
 		o.stream.wake()
 	}
 	missed, o.missed = o.missed, 0
+	o.mu.Unlock()
+	for _, id := range unasked {
+		o.refuse(id)
+	}
 	return missed
 }

@@ -121,3 +121,26 @@ func TestAskThatNobodyTakes(t *testing.T) {
 		}
 	})
 }
+
+// A question that waits for a stream when the server begins to stop is refused, so that
+// the call that depends on it can end.
+func TestDrainRefusesWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, session.Config{}, &sessiontest.Spawner{Worker: sessiontest.Echo, InMemory: true})
+		s := w.open(alice)
+		x, err := s.Begin(context.Background(), parse(t, tool("1", "ask", `"method":"roots/list"`)), session.ModeSingle)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Close()
+		time.Sleep(time.Second)
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		go w.Drain(ctx)
+		item, err := x.Next(context.Background(), time.Hour)
+		if d := time.Since(start); err != nil || !strings.Contains(toolText(item.Bytes), "error ") || d > time.Second {
+			t.Errorf("%s, %v, after %v", item.Bytes, err, d)
+		}
+	})
+}

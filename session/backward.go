@@ -20,8 +20,12 @@ type legacyClient struct {
 	asking  map[uint64]*backward // by the id of a question
 }
 
-// maxRetries is how often a modern worker may ask during one call.
-const maxRetries = 32
+// Bounds of a modern worker's questions: how often it may ask during one call, and how
+// many wait for the answers of one client.
+const (
+	maxRetries = 32
+	maxAsking  = 256
+)
 
 // backward is a request of a legacy client at a modern worker. An input_required
 // result becomes requests to the client on the call's own stream, and what it
@@ -36,6 +40,8 @@ type backward struct {
 	translation era.Translation
 
 	// Guarded by s.backLock.
+	apart   bool              // the client lost its connection and may come back
+	until   time.Time         // when the client has to have answered; zero: never
 	queue   [][]byte          // questions on their way to the client
 	waiting map[uint64]string // questions without an answer, by our id: the key
 	kinds   map[uint64]string // their methods
@@ -67,7 +73,7 @@ func (s *Session) toModern(ctx context.Context, x *Exchange, m *jsonrpc.Message,
 		return nil
 	}
 	r := &backward{s: s, call: &x.call, request: m.Over(bytes.Clone(m.Raw)), mode: mode}
-	if err := r.begin(ctx); err != nil {
+	if err := r.begin(ctx, r.call); err != nil {
 		return err
 	}
 	x.other = r
@@ -130,8 +136,8 @@ func (s *Session) subscribe(ctx context.Context, m *jsonrpc.Message) Item {
 	return Item{Bytes: era.Result(m.IDBytes(), []byte("{}")), Final: true}
 }
 
-// begin starts the call, or its retry with the answers.
-func (r *backward) begin(ctx context.Context) error {
+// begin starts the call, or its retry with the answers, as the call c of the worker.
+func (r *backward) begin(ctx context.Context, c *bridge.Call) error {
 	s := r.s
 	s.backLock.Lock()
 	client := s.legacy.client
@@ -141,7 +147,7 @@ func (r *backward) begin(ctx context.Context) error {
 	}
 	r.answers, r.state = nil, nil
 	s.backLock.Unlock()
-	return s.b.Begin(ctx, r.call, &r.request, bridge.Options{Single: r.mode == ModeSingle, Log: era.LogLevel(client.Level), Modern: true, Translation: &r.translation})
+	return s.b.Begin(ctx, c, &r.request, bridge.Options{Single: r.mode == ModeSingle, Log: era.LogLevel(client.Level), Modern: true, Translation: &r.translation})
 }
 
 func (r *backward) next(ctx context.Context, wait time.Duration) (Item, error) {
@@ -180,7 +186,7 @@ func (r *backward) next(ctx context.Context, wait time.Duration) (Item, error) {
 // ask hands out the next question, waits for the answers, or starts the retry when
 // there are all. again says that the call itself is to be looked at.
 func (r *backward) ask(ctx context.Context, limited bool, left time.Duration) (_ Item, again bool, err error) {
-	var timeout <-chan time.Time
+	var timeout, late <-chan time.Time
 	for {
 		r.s.backLock.Lock()
 		switch {
@@ -201,8 +207,9 @@ func (r *backward) ask(ctx context.Context, limited bool, left time.Duration) (_
 		case len(r.waiting) == 0:
 			r.waiting = nil
 			r.s.backLock.Unlock()
-			return Item{}, true, r.retry(ctx)
+			return Item{}, true, r.retry(context.WithoutCancel(ctx)) // which a lost connection does not end
 		}
+		until := r.until
 		r.s.backLock.Unlock()
 		if err != nil {
 			return Item{}, false, err
@@ -212,10 +219,17 @@ func (r *backward) ask(ctx context.Context, limited bool, left time.Duration) (_
 			defer t.Stop()
 			timeout = t.C
 		}
+		if !until.IsZero() && late == nil {
+			t := time.NewTimer(time.Until(until))
+			defer t.Stop()
+			late = t.C
+		}
 		select {
 		case <-r.signal:
 		case <-timeout:
 			return Item{}, false, ErrWait
+		case <-late:
+			return Item{}, false, bridge.ErrTimeout
 		case <-r.s.b.Done():
 			return Item{}, false, bridge.ErrGone
 		case <-ctx.Done():
@@ -227,8 +241,29 @@ func (r *backward) ask(ctx context.Context, limited bool, left time.Duration) (_
 // retry closes the answered call and begins the next.
 func (r *backward) retry(ctx context.Context) error {
 	r.call.Close()
-	r.call = new(bridge.Call)
-	return r.begin(ctx)
+	next := new(bridge.Call)
+	err := r.begin(ctx, next)
+	r.s.backLock.Lock()
+	r.call = next
+	apart := r.apart
+	r.s.backLock.Unlock()
+	if apart && err == nil {
+		next.Detach()
+	}
+	return err
+}
+
+// detach says that the client lost its connection and may come back, or that it has.
+func (r *backward) detach(apart bool) {
+	r.s.backLock.Lock()
+	r.apart = apart
+	call := r.call
+	r.s.backLock.Unlock()
+	if apart {
+		call.Detach()
+	} else {
+		call.Attach()
+	}
 }
 
 // questions turns an input_required result into requests for the client. What it
@@ -249,6 +284,9 @@ func (r *backward) questions(m *jsonrpc.Message) []byte {
 	defer s.backLock.Unlock()
 	r.waiting, r.kinds, r.signal = map[uint64]string{}, map[uint64]string{}, make(chan struct{}, 1)
 	r.state = bytes.Clone(m.RequestState.Of(m.Raw))
+	if r.until = (time.Time{}); s.t.conf().Lifetime.RequestTimeout > 0 {
+		r.until = time.Now().Add(s.t.conf().Lifetime.RequestTimeout)
+	}
 	if s.legacy.asking == nil {
 		s.legacy.asking = map[uint64]*backward{}
 	}
@@ -260,7 +298,7 @@ func (r *backward) questions(m *jsonrpc.Message) []byte {
 		if url {
 			needs = canURL
 		}
-		if can&needs == 0 || len(r.waiting) >= maxInputs || len(s.legacy.asking) >= 256 {
+		if can&needs == 0 || len(r.waiting) >= maxInputs || len(s.legacy.asking) >= maxAsking && !s.dropLost() {
 			r.forget()
 			return era.Error(id, jsonrpc.CodeInternal, "the worker asks for what the client does not support", nil)
 		}
@@ -294,6 +332,52 @@ func legacyQuestion(n uint64, method, params []byte, url bool) []byte {
 	return out
 }
 
+// dropLost ends the oldest of the calls that wait for the answer of a client that lost its
+// connection, to make room, s.backLock held; false: there is none.
+func (s *Session) dropLost() bool {
+	oldest := uint64(0)
+	for n, r := range s.legacy.asking {
+		if r.apart && (oldest == 0 || n < oldest) {
+			oldest = n
+		}
+	}
+	r := s.legacy.asking[oldest]
+	if r != nil {
+		r.unanswered()
+	}
+	return r != nil
+}
+
+// unanswered ends a call whose question the client does not answer, s.backLock held.
+func (r *backward) unanswered() {
+	r.forget()
+	r.failed = era.Error(r.request.IDBytes(), jsonrpc.CodeInternal, "the client did not answer the worker's question", nil)
+	r.wake()
+}
+
+// running is bridge.Running with the calls that wait for the answer of a legacy client,
+// of which a modern worker knows nothing.
+func (s *Session) running() (all, attended int) {
+	all, attended = s.b.Running()
+	s.backLock.Lock()
+	defer s.backLock.Unlock()
+	if len(s.legacy.asking) == 0 {
+		return all, attended
+	}
+	counted := map[*backward]bool{}
+	for _, r := range s.legacy.asking {
+		if counted[r] {
+			continue
+		}
+		counted[r] = true
+		all++
+		if !r.apart {
+			attended++
+		}
+	}
+	return all, attended
+}
+
 // forget drops the questions, s.backLock held.
 func (r *backward) forget() {
 	for n := range r.waiting {
@@ -325,8 +409,7 @@ func (s *Session) answerModern(m *jsonrpc.Message) {
 		quoted := jsonrpc.Quote(key)
 		r.answers = append(r.answers, jsonrpc.Member{Name: string(quoted[1 : len(quoted)-1]), Value: []byte(`{"action":"cancel"}`)})
 	default:
-		r.forget()
-		r.failed = era.Error(r.request.IDBytes(), jsonrpc.CodeInternal, "the client did not answer the worker's question", nil)
+		r.unanswered()
 	}
 	r.wake()
 }

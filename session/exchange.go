@@ -154,17 +154,29 @@ func (x *Exchange) Close() {
 		x.close()
 		return
 	}
-	if x.other == nil {
-		x.call.Detach() // without r.mu: it may end the session
-	}
+	x.detach(true) // without r.mu: it may end the session
 	r := &x.s.replay
 	r.mu.Lock()
 	x.track.x = x
-	if x.track.reader != nil && x.other == nil {
-		x.call.Attach()
+	if x.track.reader != nil {
+		x.detach(false)
 	}
 	r.mu.Unlock()
 	go x.pump()
+}
+
+// detach says that the client of a legacy call lost its connection and may come back, or
+// that it has.
+func (x *Exchange) detach(apart bool) {
+	switch r, ok := x.other.(*backward); {
+	case ok:
+		r.detach(apart)
+	case x.other != nil: // answered at once
+	case apart:
+		x.call.Detach()
+	default:
+		x.call.Attach()
+	}
 }
 
 // close ends the call as its era has it.

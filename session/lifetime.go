@@ -133,7 +133,7 @@ func (s *Session) pass() string {
 	if at := s.expiresAt(); !at.IsZero() && !now.Before(at.Add(c.CredentialGrace)) {
 		return "credential expired"
 	}
-	calls, attended := s.b.Running()
+	calls, attended := s.running()
 	o := &s.outbox
 	o.mu.Lock()
 	stream, had := o.stream, o.had
@@ -182,7 +182,7 @@ func (s *Session) streamLost() {
 	if s.t.conf().Lifetime.StreamLossGrace != 0 {
 		return
 	}
-	if calls, _ := s.b.Running(); calls == 0 {
+	if calls, _ := s.running(); calls == 0 {
 		s.End("the client closed its stream")
 	}
 }

@@ -111,7 +111,7 @@ type Info struct {
 
 // Info describes the session.
 func (s *Session) Info() Info {
-	calls, _ := s.b.Running()
+	calls, _ := s.running()
 	open, _ := s.outbox.state()
 	open = open || s.hub.open()
 	s.renewLock.Lock()

@@ -82,8 +82,8 @@ func (s *Session) resume(t *track, seq uint64) *Stream {
 		t.reader.wake()
 	}
 	t.reader = x
-	if t.x != nil && t.x.other == nil {
-		t.x.call.Attach()
+	if t.x != nil {
+		t.x.detach(false)
 	}
 	return x
 }
@@ -300,21 +300,18 @@ func (x *Stream) putBack() {
 func (x *Stream) closeCall() {
 	r := &x.s.replay
 	r.mu.Lock()
-	var call *bridge.Call
+	var call *Exchange
 	if x.track.reader == x {
-		x.track.reader = nil
-		if x.track.x != nil && x.track.x.other == nil {
-			call = &x.track.x.call
-		}
+		x.track.reader, call = nil, x.track.x
 	}
 	r.mu.Unlock()
 	if call == nil {
 		return
 	}
-	call.Detach() // without r.mu: it may end the session
+	call.detach(true) // without r.mu: it may end the session
 	r.mu.Lock()
 	if x.track.reader != nil { // somebody came meanwhile
-		call.Attach()
+		call.detach(false)
 	}
 	r.mu.Unlock()
 }

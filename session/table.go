@@ -209,7 +209,7 @@ func (t *Table) quietest(p identity.Principal) (found *Session) {
 			continue
 		}
 		open, _ := s.outbox.state()
-		if calls, _ := s.b.Running(); !open && calls == 0 && !s.hub.open() {
+		if calls, _ := s.running(); !open && calls == 0 && !s.hub.open() {
 			found = s
 		}
 	}
@@ -340,7 +340,7 @@ func (t *Table) Drain(ctx context.Context) {
 // attended reports whether any client waits for an answer.
 func (t *Table) attended() bool {
 	return slices.ContainsFunc(t.all(), func(s *Session) bool {
-		_, n := s.b.Running()
+		_, n := s.running()
 		return n > 0
 	})
 }

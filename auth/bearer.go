@@ -18,23 +18,10 @@ import (
 // DefaultCacheSize is how many accepted tokens a gate remembers: about 1 MiB.
 const DefaultCacheSize = 4096
 
-// Keys is the gate's view of the issuers' keys; *keys.Store is the one there is.
-type Keys interface {
-	// Current returns the usable keys, and a number that changes whenever they do.
-	Current() (set *token.KeySet, generation uint64)
-	// Lookup asks for newer keys because of a key id that is unknown, and waits
-	// for them, keys.AwaitLimit at most.
-	Lookup(ctx context.Context, kid string) keys.Answer
-	// Ready reports whether the tokens of any issuer can be judged.
-	Ready() bool
-}
-
-var _ Keys = (*keys.Store)(nil)
-
 // BearerConfig is what a Bearer gate is made of.
 type BearerConfig struct {
 	Verifier *token.Verifier
-	Keys     Keys
+	Keys     keys.Source
 	// Audiences are the accepted values of aud: the server's resource identifier
 	// and what the operator added to it.
 	Audiences []string
@@ -116,35 +103,17 @@ func (b *Bearer) remembered(fields []string) (raw string, v verdict, ok bool) {
 // their absence is another generation, so that the cache decides nothing either.
 func (b *Bearer) judge(ctx context.Context, raw string) (verdict, *Refusal) {
 	key := digest(raw)
-	set, generation := b.cfg.Keys.Current()
-	now := b.cfg.Now()
-	if v, ok := b.cache.get(key, generation, now); ok {
+	_, generation := b.cfg.Keys.Current()
+	if v, ok := b.cache.get(key, generation, b.cfg.Now()); ok {
 		return v, nil
 	}
-	if !b.cfg.Keys.Ready() {
-		return verdict{}, &Refusal{Kind: KindUndecided, Reason: "no usable keys of any issuer"}
-	}
-	tok, err := b.cfg.Verifier.Verify(raw, b.cfg.Audiences, set, now)
-	var refused *token.Refusal
-	if errors.As(err, &refused) && refused.Kind == token.KindUnknownKey {
-		if iss, foreign := b.cfg.Verifier.Foreign(raw); foreign {
-			return verdict{}, &Refusal{Kind: KindToken, Token: token.KindUnverifiable,
-				Reason: "the token names the issuer " + shown(iss) + ", which is not configured"}
-		}
-		switch b.cfg.Keys.Lookup(ctx, refused.KeyID) {
-		case keys.Known:
-			set, generation = b.cfg.Keys.Current()
-			tok, err = b.cfg.Verifier.Verify(raw, b.cfg.Audiences, set, b.cfg.Now())
-		case keys.Absent:
-		default:
-			return verdict{}, &Refusal{Kind: KindUndecided, Reason: "the issuers could not be asked for the key; " + err.Error()}
-		}
-	}
-	if errors.As(err, &refused) && refused.Kind == token.KindUnverifiable && b.cfg.Verifier.Undecidable(raw, set) {
-		return verdict{}, &Refusal{Kind: KindUndecided, Reason: "no usable keys of the issuer that the token names; " + err.Error()}
-	}
-	if err != nil {
-		return verdict{}, tokenRefusal(err)
+	tok, generation, refused := keys.Judge(ctx, b.cfg.Verifier, b.cfg.Keys, raw, b.cfg.Audiences, b.cfg.Now)
+	switch {
+	case refused == nil:
+	case refused.Undecided:
+		return verdict{}, &Refusal{Kind: KindUndecided, Reason: refused.Reason}
+	default:
+		return verdict{}, &Refusal{Kind: KindToken, Token: refused.Kind, Reason: refused.Reason}
 	}
 	v := verdict{principal: tok.Principal, scopes: tok.Scopes, keyID: tok.KeyID, until: tok.Until(), generation: generation}
 	b.cache.put(key, v)
@@ -166,12 +135,4 @@ func shown(s string) string {
 func digest(raw string) cacheKey {
 	var buf [2048]byte
 	return sha256.Sum256(append(buf[:0], raw...))
-}
-
-func tokenRefusal(err error) *Refusal {
-	var r *token.Refusal
-	if !errors.As(err, &r) {
-		return &Refusal{Kind: KindInternal, Reason: err.Error()}
-	}
-	return &Refusal{Kind: KindToken, Token: r.Kind, Reason: err.Error()}
 }

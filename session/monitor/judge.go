@@ -2,7 +2,6 @@ package monitor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -59,7 +58,7 @@ func (loopbackJudge) Generation() uint64 { return 0 }
 // zero value refuses everything.
 type tokenJudge struct {
 	verifier  *token.Verifier
-	keys      *keys.Store
+	keys      keys.Source
 	audiences [][]string // by server
 	now       func() time.Time
 }
@@ -78,27 +77,13 @@ func (j *tokenJudge) Judge(ctx context.Context, server uint16, raw string) (verd
 	if j.verifier == nil || j.keys == nil || int(server) >= len(j.audiences) {
 		return verdict{}, refuse(spawn.KindToken, "no way to judge a token for server %d", server)
 	}
-	if !j.keys.Ready() {
-		return verdict{}, refuse(spawn.KindUndecided, "no usable keys of any issuer")
-	}
-	set, generation := j.keys.Current()
-	tok, err := j.verifier.Verify(raw, j.audiences[server], set, j.now())
-	var r *token.Refusal
-	if errors.As(err, &r) && r.Kind == token.KindUnknownKey {
-		switch j.keys.Lookup(ctx, r.KeyID) {
-		case keys.Known:
-			set, generation = j.keys.Current()
-			tok, err = j.verifier.Verify(raw, j.audiences[server], set, j.now())
-		case keys.Absent:
-		default:
-			return verdict{}, refuse(spawn.KindUndecided, "the issuers could not be asked for the key; %v", err)
-		}
-	}
-	if errors.As(err, &r) && r.Kind == token.KindUnverifiable && j.verifier.Undecidable(raw, set) {
-		return verdict{}, refuse(spawn.KindUndecided, "no usable keys of the issuer that the token names; %v", err)
-	}
-	if err != nil {
-		return verdict{}, refuse(spawn.KindToken, "%v", err)
+	tok, generation, refused := keys.Judge(ctx, j.verifier, j.keys, raw, j.audiences[server], j.now)
+	switch {
+	case refused == nil:
+	case refused.Undecided:
+		return verdict{}, &spawn.Error{Kind: spawn.KindUndecided, Reason: refused.Reason}
+	default:
+		return verdict{}, &spawn.Error{Kind: spawn.KindToken, Reason: refused.Reason}
 	}
 	return verdict{
 		principal: tok.Principal, scopes: tok.Scopes, keyID: tok.KeyID, jti: tok.ID,

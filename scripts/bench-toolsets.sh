@@ -19,7 +19,7 @@ while [ $# -gt 0 ]; do
     --rounds) rounds=$2; shift 2 ;;
     --write) page=$(realpath "$2"); shift 2 ;;
     -h | --help) usage; exit 0 ;;
-    *) usage >&2; exit 2 ;;
+    *) echo "${0##*/}: unknown argument $1" >&2; usage >&2; exit 2 ;;
   esac
 done
 # shellcheck source=scripts/test-lib.sh

@@ -54,7 +54,7 @@ while [ $# -gt 0 ]; do
     --by-session) grouping=session; shift ;;
     --smoke) table=all fresh=50; more+=(--smoke --rounds 1 --seconds 0.1); shift ;;
     -h | --help) usage; exit 0 ;;
-    *) usage >&2; exit 2 ;;
+    *) echo "${0##*/}: unknown argument $1" >&2; usage >&2; exit 2 ;;
   esac
 done
 # shellcheck source=scripts/test-lib.sh

@@ -14,9 +14,9 @@ HELP
 }
 case ${1:-} in
   -h | --help) usage; exit 0 ;;
-  -*) usage >&2; exit 2 ;;
+  -*) echo "${0##*/}: unknown argument $1" >&2; usage >&2; exit 2 ;;
 esac
-if [ $# -gt 1 ]; then usage >&2; exit 2; fi
+if [ $# -gt 1 ]; then echo "${0##*/}: unknown argument $2" >&2; usage >&2; exit 2; fi
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 build_programs "${1:-$ROOT/bin}"

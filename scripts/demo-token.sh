@@ -19,7 +19,8 @@ HELP
 }
 case ${1:-} in
   -h | --help) usage; exit 0 ;;
-  '' | -*) usage >&2; exit 2 ;;
+  '') usage >&2; exit 2 ;;
+  -*) echo "${0##*/}: unknown argument $1" >&2; usage >&2; exit 2 ;;
 esac
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -64,7 +64,7 @@ prepare_programs() {
   local p
   if find_go; then
     if [ ! -x "$ROOT/bin/gatehouse" ]; then note "Building (the first time takes a minute or two) …"; fi
-    mkdir -p "$STATE"
+    make_folder "$STATE"
     lock_file "$STATE/.build.lock"
     (flock 9 && build_programs "$ROOT/bin") 9>"$STATE/.build.lock" || exit 1
   elif [ ! -x "$ROOT/bin/gatehouse" ]; then
@@ -82,6 +82,12 @@ prepare_programs() {
   done
 }
 
+# make_folder FOLDER: of the state; says which setting moves it when it cannot be made.
+make_folder() {
+  local why
+  why=$(mkdir -p -- "$1" 2>&1) || die "no folder for the state: $why; MCP_STATE_DIR chooses another place"
+}
+
 # settle_state: a state folder that was chosen by a relative path is passed on by
 # its whole one. One that was not chosen is not: MCP_CONFIG may name another.
 settle_state() { if [ -n "${MCP_STATE_DIR:-}" ]; then export MCP_STATE_DIR=$STATE; fi; }
@@ -89,7 +95,8 @@ settle_state() { if [ -n "${MCP_STATE_DIR:-}" ]; then export MCP_STATE_DIR=$STAT
 # prepare_state: the folders. The development CA is for every user to read, the
 # rest is private.
 prepare_state() {
-  mkdir -p "$STATE" "$RUNS"
+  make_folder "$STATE"
+  make_folder "$RUNS"
   if am_root; then chmod 755 "$STATE" "$RUNS"; else chmod 700 "$STATE"; fi
 }
 

@@ -41,7 +41,7 @@ for arg in "$@"; do
     --demo) demo=1 ;;
     --foreground) foreground=1 ;;
     -h | --help) usage; exit 0 ;;
-    *) usage >&2; exit 2 ;;
+    *) echo "${0##*/}: unknown argument $arg" >&2; usage >&2; exit 2 ;;
   esac
 done
 # shellcheck source=scripts/lib.sh

@@ -24,7 +24,7 @@ for arg in "$@"; do
   case $arg in
     --foreground) foreground=1 ;;
     -h | --help) usage; exit 0 ;;
-    *) usage >&2; exit 2 ;;
+    *) echo "${0##*/}: unknown argument $arg" >&2; usage >&2; exit 2 ;;
   esac
 done
 # shellcheck source=scripts/lib.sh

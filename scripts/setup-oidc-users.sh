@@ -144,7 +144,7 @@ validate() {
 # admin_password: sets PASSWORD from the file, the environment or a prompt.
 admin_password() {
   if [ -n "$admin_file" ]; then
-    IFS= read -r PASSWORD <"$admin_file" || [ -n "$PASSWORD" ] || die "$admin_file: cannot be read, or empty"
+    { IFS= read -r PASSWORD <"$admin_file"; } 2>/dev/null || [ -n "$PASSWORD" ] || die "--admin-password-file $admin_file: cannot be read, or empty"
   elif [ -n "$KC_PASSWORD" ]; then
     PASSWORD=$KC_PASSWORD
   elif { : </dev/tty; } 2>/dev/null; then

@@ -57,6 +57,7 @@ case $dir in /*) ;; *) dir=$PWD/$dir ;; esac
 [ -z "$from" ] || [ -z "$sample" ] || die "--from and --sample exclude each other"
 [ ${#writers[@]} = 0 ] || [ -n "$write_group" ] || die "--writer needs --write-group"
 [ ${#readers[@]} = 0 ] || [ -n "$read_group" ] || die "--reader needs --read-group"
+PATH=$PATH:/usr/sbin:/sbin # groupadd, where su has left them out
 command -v git >/dev/null || die "git is missing: apt-get install git"
 [ -z "$branch" ] || git check-ref-format "refs/heads/$branch" || die "\"$branch\" is no name for a branch"
 if [ -n "$read_group" ]; then
@@ -90,18 +91,24 @@ fix() {
 
 in_group() { id -nG -- "$1" 2>/dev/null | tr ' ' '\n' | grep -qxF -- "$2"; }
 
+# fix_as_root WHAT COMMAND…: what nobody else can.
+fix_as_root() {
+  [ -n "$check" ] || [ "$(id -u)" = 0 ] || die "$1, which only root can change: run this as root"
+  fix "$@"
+}
+
 groups() {
   local gname a
   for gname in $write_group $read_group; do
-    getent group "$gname" >/dev/null || fix "the group $gname is missing" groupadd "$gname"
+    getent group "$gname" >/dev/null || fix_as_root "the group $gname is missing" groupadd "$gname"
   done
   for a in ${writers[@]+"${writers[@]}"}; do
     id -u -- "$a" >/dev/null 2>&1 || die "there is no account $a"
-    in_group "$a" "$write_group" || fix "$a is not in the group $write_group" gpasswd -a "$a" "$write_group"
+    in_group "$a" "$write_group" || fix_as_root "$a is not in the group $write_group" gpasswd -a "$a" "$write_group"
   done
   for a in ${readers[@]+"${readers[@]}"}; do
     id -u -- "$a" >/dev/null 2>&1 || die "there is no account $a"
-    in_group "$a" "$read_group" || fix "$a is not in the group $read_group" gpasswd -a "$a" "$read_group"
+    in_group "$a" "$read_group" || fix_as_root "$a is not in the group $read_group" gpasswd -a "$a" "$read_group"
   done
 }
 
@@ -110,8 +117,7 @@ groups() {
 # make_repository: beside its place first, so that what is cut short can be run again.
 make_repository() {
   local new
-  mkdir -p "$(dirname "$dir")"
-  making=$(mktemp -d "$dir.XXXXXX")
+  making=$({ mkdir -p -- "$(dirname "$dir")" && mktemp -d "$dir.XXXXXX"; } 2>&1) || die "no place for the repository: $making"
   trap 'rm -rf "$making"' EXIT
   new=$making/repository
   if [ -n "$from" ]; then

@@ -18,9 +18,9 @@ HELP
 }
 case ${1:-} in
   -h | --help) usage; exit 0 ;;
-  *[!0-9]* | ??????*) usage >&2; exit 2 ;;
+  *[!0-9]* | ??????*) echo "${0##*/}: unknown argument $1" >&2; usage >&2; exit 2 ;;
 esac
-if [ $# -gt 1 ]; then usage >&2; exit 2; fi
+if [ $# -gt 1 ]; then echo "${0##*/}: unknown argument $2" >&2; usage >&2; exit 2; fi
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 [ $# = 0 ] || want_port PORT "$1"

@@ -11,7 +11,14 @@ warm-up of 30 s, and prints the seed, with which --seed makes the same choices.
 As root workers run as gatehouse-worker.
 EOF
 }
-case ${1:-} in -h | --help) usage; exit 0 ;; esac
+more=("$@")
+while [ $# -gt 0 ]; do
+  case $1 in
+    -h | --help) usage; exit 0 ;;
+    --minutes | --seed) shift $(($# < 2 ? 1 : 2)) ;;
+    *) echo "${0##*/}: unknown argument $1" >&2; usage >&2; exit 2 ;;
+  esac
+done
 # shellcheck source=scripts/test-lib.sh
 . "$(dirname "$0")/test-lib.sh"
 
@@ -28,7 +35,7 @@ chmod 755 "$DIR" "$DIR/bin"
 at_exit rm -rf "$DIR"
 (cd "$ROOT" && CGO_ENABLED=0 go build -o "$DIR/bin/" ./cmd/gatehouse ./cmd/gatehouse-monitor ./cmd/gatehouse-keykeeper ./cmd/gatehouse-worker ./scripts/chaos)
 chmod 755 "$DIR"/bin/*
-if "$DIR/bin/chaos" --bin "$DIR/bin" --dir "$DIR" "$@"; then
+if "$DIR/bin/chaos" --bin "$DIR/bin" --dir "$DIR" "${more[@]}"; then
   ok "chaos"
 else
   cp "$DIR/log" "${TMPDIR:-/tmp}/gatehouse-chaos.log" 2>/dev/null || true

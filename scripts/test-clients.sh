@@ -30,7 +30,7 @@ while [ $# -gt 0 ]; do
     --client) CLIENTS+=("${2:?}"); shift ;;
     --issuer) ISSUER_KIND=${2:?}; shift ;;
     --way) WAYS+=("${2:?}"); shift ;;
-    *) usage >&2; exit 2 ;;
+    *) echo "${0##*/}: unknown argument $1" >&2; usage >&2; exit 2 ;;
   esac
   shift
 done

@@ -24,7 +24,13 @@ Without an argument: both. Every set runs against every worker:
 No required check may fail. What a set does not score is reported as it is.
 EOF
 }
-case ${1:-} in -h | --help) usage; exit 0 ;; esac
+for arg in "$@"; do
+  case $arg in
+    -h | --help) usage; exit 0 ;;
+    loopback | auth) ;;
+    *) echo "${0##*/}: unknown argument $arg" >&2; usage >&2; exit 2 ;;
+  esac
+done
 # shellcheck source=scripts/test-lib.sh
 . "$(dirname "$0")/test-lib.sh"
 
@@ -52,7 +58,7 @@ worker_command() {
   case $1 in
     both) echo "[\"$BIN/everything-server\"]" ;;
     legacy | modern) echo "[\"$BIN/eraworker\",\"$1\",\"$BIN/everything-server\"]" ;;
-    *) usage >&2; exit 2 ;;
+    *) die "WORKERS: there is no worker $1; there are both, legacy, modern" ;;
   esac
 }
 
@@ -105,7 +111,6 @@ for mode in "${modes[@]}"; do
         hop=$(cat "$WORK/hop.addr")
         sets "$mode-$worker" "http://localhost:${hop##*:}/mcp"
         ;;
-      *) usage >&2; exit 2 ;;
     esac
     "$ROOT/scripts/stop-server.sh" "$port" >/dev/null
   done

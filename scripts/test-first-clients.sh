@@ -2,11 +2,10 @@
 # The first two clients, as a newcomer meets them: Claude Code and the official
 # Go SDK connect through TLS, with the development CA and a bearer header.
 set -euo pipefail
+usage() { echo "usage: scripts/test-first-clients.sh   (starts scripts/run-auth-server.sh --demo on a free port, stops it at the end)"; }
 case ${1:-} in
-  -h | --help)
-    echo "usage: scripts/test-first-clients.sh   (starts scripts/run-auth-server.sh --demo on a free port, stops it at the end)"
-    exit 0
-    ;;
+  -h | --help) usage; exit 0 ;;
+  ?*) echo "${0##*/}: unknown argument $1" >&2; usage >&2; exit 2 ;;
 esac
 # shellcheck source=scripts/test-lib.sh
 . "$(dirname "$0")/test-lib.sh"

@@ -2,11 +2,10 @@
 # The identity is real: through the running server, as root, two people's calls
 # run as two accounts that cannot reach each other. Checked from outside.
 set -euo pipefail
+usage() { echo "usage: scripts/test-identity.sh   (as root; starts the demo on a free port, stops it at the end)"; }
 case ${1:-} in
-  -h | --help)
-    echo "usage: scripts/test-identity.sh   (as root; starts the demo on a free port, stops it at the end)"
-    exit 0
-    ;;
+  -h | --help) usage; exit 0 ;;
+  ?*) echo "${0##*/}: unknown argument $1" >&2; usage >&2; exit 2 ;;
 esac
 # shellcheck source=scripts/test-lib.sh
 . "$(dirname "$0")/test-lib.sh"

@@ -16,7 +16,7 @@ HELP
 }
 case ${1:-} in
   -h | --help) usage; exit 0 ;;
-  ?*) usage >&2; exit 2 ;;
+  ?*) echo "${0##*/}: unknown argument $1" >&2; usage >&2; exit 2 ;;
 esac
 # shellcheck source=scripts/test-lib.sh
 . "$(dirname "$0")/test-lib.sh"

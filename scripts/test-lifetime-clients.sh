@@ -2,11 +2,10 @@
 # The official TypeScript and Python SDKs through us: progress, cancel, sampling and
 # elicitation answered, a GET stream that breaks and is given back, a session that ended.
 set -euo pipefail
+usage() { echo "usage: scripts/test-lifetime-clients.sh   (needs node, python3 and, the first time, the package registries)"; }
 case ${1:-} in
-  -h | --help)
-    echo "usage: scripts/test-lifetime-clients.sh   (needs node, python3 and, the first time, the package registries)"
-    exit 0
-    ;;
+  -h | --help) usage; exit 0 ;;
+  ?*) echo "${0##*/}: unknown argument $1" >&2; usage >&2; exit 2 ;;
 esac
 # shellcheck source=scripts/test-lib.sh
 . "$(dirname "$0")/test-lib.sh"

@@ -2,12 +2,17 @@
 # Each promise of docs/session-lifetime.md once in real time, with short settings;
 # 500 sessions that nobody ends; and, as root, what befalls accounts and keys.
 set -euo pipefail
-case ${1:-} in
-  -h | --help)
-    echo "usage: scripts/test-lifetime.sh [--only WORLD]   (as root also with accounts of its own, ghtest-*; worlds: scripts/chaos/lifetime.go)"
-    exit 0
-    ;;
-esac
+usage() {
+  echo "usage: scripts/test-lifetime.sh [--only WORLD]   (as root also with accounts of its own, ghtest-*; worlds: scripts/chaos/lifetime.go)"
+}
+more=("$@")
+while [ $# -gt 0 ]; do
+  case $1 in
+    -h | --help) usage; exit 0 ;;
+    --only) shift $(($# < 2 ? 1 : 2)) ;;
+    *) echo "${0##*/}: unknown argument $1" >&2; usage >&2; exit 2 ;;
+  esac
+done
 # shellcheck source=scripts/test-lib.sh
 . "$(dirname "$0")/test-lib.sh"
 
@@ -35,7 +40,7 @@ chmod 755 "$DIR" "$DIR/bin"
 at_exit rm -rf "$DIR"
 (cd "$ROOT" && CGO_ENABLED=0 go build -o "$DIR/bin/" ./cmd/gatehouse ./cmd/gatehouse-monitor ./cmd/gatehouse-keykeeper ./cmd/gatehouse-worker ./scripts/chaos)
 chmod 755 "$DIR"/bin/*
-if "$DIR/bin/chaos" --lifetime --bin "$DIR/bin" --dir "$DIR" "$@"; then
+if "$DIR/bin/chaos" --lifetime --bin "$DIR/bin" --dir "$DIR" "${more[@]}"; then
   ok "lifetimes"
 else
   for log in "$DIR"/*/log; do cp "$log" "${TMPDIR:-/tmp}/gatehouse-lifetime-$(basename "$(dirname "$log")").log" || true; done

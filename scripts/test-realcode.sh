@@ -24,7 +24,7 @@ while [ $# -gt 0 ]; do
     -h | --help) usage; exit 0 ;;
     --every) every=${2:?--every needs a number}; shift ;;
     --whole) whole=1 ;;
-    -*) usage >&2; exit 2 ;;
+    -*) echo "${0##*/}: unknown argument $1" >&2; usage >&2; exit 2 ;;
     *) part=$1 ;;
   esac
   shift

@@ -18,7 +18,7 @@ HELP
 }
 case ${1:-} in
   -h | --help) usage; exit 0 ;;
-  -*) usage >&2; exit 2 ;;
+  -*) echo "${0##*/}: unknown argument $1" >&2; usage >&2; exit 2 ;;
 esac
 # shellcheck source=scripts/test-lib.sh
 . "$(dirname "$0")/test-lib.sh"
@@ -28,7 +28,9 @@ TOOL=${TOOL-status} TOOL_ARGS=${TOOL_ARGS-'{}'}
 OWN=''
 if [ $# -gt 0 ]; then
   URL=$1
-  token=${2:-${MCP_TOKEN:?give a token as the second argument or in MCP_TOKEN}}
+  case $URL in https://?*) ;; *) die "'$URL': want the server's URL, such as https://mcp.example.com/mcp" ;; esac
+  token=${2:-${MCP_TOKEN:-}}
+  [ -n "$token" ] || die "a token is missing: give it as the second argument, or in MCP_TOKEN"
   wrong=${WRONG_AUDIENCE_TOKEN:-}
 else
   OWN=1

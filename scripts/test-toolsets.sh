@@ -12,7 +12,13 @@ usage: scripts/test-toolsets.sh [story] [race] [choices]   (as root; makes accou
   choices MCP_TITLE, MCP_TOOLSETS, MCP_TOOLSET_OPTIONS, MCP_INSTRUCTIONS_FILE, and gatehouse toolsets
 HELP
 }
-case ${1:-} in -h | --help) usage; exit 0 ;; esac
+for arg in "$@"; do
+  case $arg in
+    -h | --help) usage; exit 0 ;;
+    story | race | choices) ;;
+    *) echo "${0##*/}: unknown argument $arg" >&2; usage >&2; exit 2 ;;
+  esac
+done
 # shellcheck source=scripts/test-lib.sh
 . "$(dirname "$0")/test-lib.sh"
 [ "$(id -u)" = 0 ] || die "needs root: it starts workers as other accounts"
@@ -126,7 +132,6 @@ for part in "${parts[@]}"; do
       play race TestRaceThroughTheFrontEnd "the race of eight sessions" --from "$WORK/race"
       ;;
     choices) choices ;;
-    *) usage >&2; exit 2 ;;
   esac
 done
 summary

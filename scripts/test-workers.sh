@@ -4,11 +4,10 @@
 # official Python SDK of today and of 2024. Each is listed and called through the
 # front end by a client of either era, which answers what it is asked.
 set -euo pipefail
+usage() { echo "usage: scripts/test-workers.sh   (starts the loopback server on free ports, once a worker)"; }
 case ${1:-} in
-  -h | --help)
-    echo "usage: scripts/test-workers.sh   (starts the loopback server on free ports, once a worker)"
-    exit 0
-    ;;
+  -h | --help) usage; exit 0 ;;
+  ?*) echo "${0##*/}: unknown argument $1" >&2; usage >&2; exit 2 ;;
 esac
 # shellcheck source=scripts/test-lib.sh
 . "$(dirname "$0")/test-lib.sh"

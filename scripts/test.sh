@@ -134,7 +134,7 @@ if [ "${1:-}" = --list ]; then printf '%s\n' "${stages[@]}"; exit 0; fi
 known=("${stages[@]}")
 [ $# = 0 ] || stages=("$@")
 for s in "${stages[@]}"; do
-  declare -F "stage_$s" >/dev/null || die "no stage $s; $level has: ${known[*]}"
+  declare -F "stage_$s" >/dev/null || { echo "test.sh: no stage $s; $level has: ${known[*]}" >&2; exit 2; }
 done
 
 # attempt STAGE: no "if" around the subshell: that would switch set -e off.

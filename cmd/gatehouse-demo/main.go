@@ -22,14 +22,31 @@ type cli struct {
 	Probe    probeCmd    `cmd:"" help:"Ask a server whether it answers."`
 }
 
-func main() {
+func main() { os.Exit(run(os.Args[1:])) }
+
+// run parses the arguments and runs one command. Exit codes: 0 done, 1 failed, 2
+// wrong usage.
+func run(args []string) int {
 	var c cli
-	k := kong.Parse(&c, kong.Name("gatehouse-demo"),
+	code, done := 0, false
+	parser, err := kong.New(&c, kong.Name("gatehouse-demo"), kong.Exit(func(c int) { code, done = c, true }),
 		kong.Description("The embedded OpenID issuer of Gatehouse's demo. It has two users, alice and bob, and serves loopback only."))
+	if err != nil {
+		panic("gatehouse-demo: command line: " + err.Error())
+	}
+	k, err := parser.Parse(args)
+	if done { // --help
+		return code
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "gatehouse-demo: %v\nTry: gatehouse-demo --help\n", err)
+		return 2
+	}
 	if err := k.Run(); err != nil {
 		fmt.Fprintf(os.Stderr, "gatehouse-demo: %v\n", err)
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }
 
 type tokenCmd struct {

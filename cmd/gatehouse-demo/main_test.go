@@ -37,6 +37,26 @@ func TestListenLoopbackBindsBothOrNothing(t *testing.T) {
 	again.Close()
 }
 
+// TestExitCodes: 2 for a slip in the command line, 1 for what went wrong.
+func TestExitCodes(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		code int
+	}{
+		{"--help", 0},
+		{"accounts --issuer https://localhost:8444", 0},
+		{"", 2},
+		{"--nope", 2},
+		{"token --state /nowhere --user alice --life abc", 2},
+		{"token --state /nowhere --user alice", 1},
+		{"probe https://127.0.0.1:1/", 1},
+	} {
+		if code := run(strings.Fields(c.args)); code != c.code {
+			t.Errorf("gatehouse-demo %s: exit code %d, want %d", c.args, code, c.code)
+		}
+	}
+}
+
 func TestProbe(t *testing.T) {
 	d := certs.Dev{Dir: t.TempDir()}
 	f, err := d.Leaf("server")

@@ -22,10 +22,19 @@ import (
 
 const notByHand = "gatehouse-monitor starts gatehouse-keykeeper; it can't be run by hand"
 
+const help = `gatehouse-keykeeper: the process of a Gatehouse server that fetches the issuers' keys
+
+The monitor starts it, with its part of the configuration on descriptor 3; it
+can't be run by hand. See "gatehouse serve --help".
+`
+
 // receivers are who gets keys, from descriptor 4 on.
 var receivers = []string{"monitor", "front end"}
 
 func main() {
+	if args := os.Args[1:]; len(args) > 0 {
+		os.Exit(byHand(args[0]))
+	}
 	unix.Umask(0o077)
 	debug.SetGCPercent(25)                  // what it allocates is little: let it lie up to 1 MiB, not 4
 	signal.Ignore(unix.SIGINT, unix.SIGHUP) // the monitor's business
@@ -35,6 +44,16 @@ func main() {
 		fmt.Fprintf(os.Stderr, "gatehouse-keykeeper: %v\n", err)
 		os.Exit(1)
 	}
+}
+
+// byHand answers somebody who starts it with an argument; the monitor gives none.
+func byHand(arg string) (code int) {
+	if arg == "--help" || arg == "-h" {
+		fmt.Print(help)
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "%sgatehouse-keykeeper: unknown argument %q\n", help, arg)
+	return 1
 }
 
 // run keeps keys until ctx ends or both receivers are gone.

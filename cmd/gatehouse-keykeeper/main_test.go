@@ -309,6 +309,25 @@ func TestRefusesToRunWithoutItsDescriptors(t *testing.T) {
 	}
 }
 
+// TestByHand: whoever asks it what it is gets an answer.
+func TestByHand(t *testing.T) {
+	for arg, want := range map[string]struct {
+		code int
+		says string
+	}{
+		"--help": {0, "The monitor starts it"},
+		"-h":     {0, "The monitor starts it"},
+		"--nope": {1, `unknown argument "--nope"`},
+	} {
+		cmd := exec.Command(binary(t), arg)
+		cmd.Env = []string{"BE_GATEHOUSE_KEYKEEPER=run"}
+		out, _ := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != want.code || !strings.Contains(string(out), want.says) {
+			t.Errorf("%s: exit code %d\n%s", arg, code, out)
+		}
+	}
+}
+
 func TestRefusesToBeRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")

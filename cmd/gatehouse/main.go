@@ -67,6 +67,9 @@ func run(args []string, s streams) int {
 	if err != nil {
 		panic("gatehouse: command line: " + err.Error())
 	}
+	if len(args) == 1 && args[0] == "--version" { // as most programs have it
+		args = []string{"version"}
+	}
 	ctx, err := parser.Parse(args)
 	if done { // --help
 		return code

@@ -318,6 +318,16 @@ func TestToolsetsOfTheWorkerAreAccepted(t *testing.T) {
 	}
 }
 
+// TestVersion: the command, and the flag that most people try first.
+func TestVersion(t *testing.T) {
+	for _, arg := range []string{"version", "--version"} {
+		var out bytes.Buffer
+		if code := run([]string{arg}, streams{out: &out, err: io.Discard}); code != 0 || !strings.HasPrefix(out.String(), "gatehouse ") {
+			t.Errorf("gatehouse %s: exit code %d, %q", arg, code, out.String())
+		}
+	}
+}
+
 func TestHelpHasExamplesAndEveryFlag(t *testing.T) {
 	var out bytes.Buffer
 	if code := run([]string{"serve", "--help"}, streams{out: &out, err: io.Discard}); code != 0 {

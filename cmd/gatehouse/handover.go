@@ -33,7 +33,7 @@ func reserve() error {
 		}
 		null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return fmt.Errorf("keep descriptors free: %w", err)
+			return fmt.Errorf("keep descriptors free: %w; raise the limit of open files (ulimit -n, LimitNOFILE= in a unit)", err)
 		}
 		if null > last {
 			return unix.Close(null)

@@ -118,7 +118,7 @@ func TestSessionsCommand(t *testing.T) {
 		t.Errorf("refused: %d %s", code, complaint)
 	}
 	path = filepath.Join(t.TempDir(), "none.sock")
-	if code, _, complaint := say(); code != exitFailed || !strings.Contains(complaint, "no such file") {
+	if code, _, complaint := say(); code != exitFailed || !strings.Contains(complaint, "no server answers at") {
 		t.Errorf("no server: %d %s", code, complaint)
 	}
 }

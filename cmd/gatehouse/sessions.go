@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -176,7 +177,12 @@ func (cmd *sessionsCmd) ask(q operatorRequest, line func([]byte) error) (int, er
 		return 0, err
 	}
 	c, err := net.DialTimeout("unix", path, operatorLimit)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return 0, notForUs(path)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return 0, fmt.Errorf("no server answers at %s", path)
+	case err != nil:
 		return 0, fmt.Errorf("ask the server: %w", err)
 	}
 	defer c.Close()
@@ -264,9 +270,14 @@ func (cmd *sessionsCmd) socket(places []string) (string, error) {
 	case len(found) > 1:
 		return "", fmt.Errorf("several servers run here; choose one with --socket or --port: %s", strings.Join(found, ", "))
 	case len(closed) > 0:
-		return "", fmt.Errorf("%s is not for this account: root, whoever started the server and the members of operators.group may use it", strings.Join(closed, ", "))
+		return "", notForUs(strings.Join(closed, ", "))
 	case cmd.Port != 0:
 		return "", fmt.Errorf("no server's socket was found for port %d; --socket names it (operators.socket), and without --port any server here is found", cmd.Port)
 	}
 	return "", errors.New("no server's socket was found; --socket names it (operators.socket)")
+}
+
+// notForUs words that the permissions of a socket keep us out.
+func notForUs(path string) error {
+	return fmt.Errorf("%s is not for this account: root, whoever started the server and the members of operators.group may use it", path)
 }

@@ -71,6 +71,40 @@ func TestSessionsSocket(t *testing.T) {
 	}
 }
 
+// TestSessionsNamedSocket: a socket that was named is answered for like one that was found.
+func TestSessionsNamedSocket(t *testing.T) {
+	dir, err := os.MkdirTemp("", "ops") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	left, closed := filepath.Join(dir, "left.sock"), filepath.Join(dir, "closed.sock")
+	for _, path := range []string{left, closed} {
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		defer l.Close()
+		if path == left { // what a dead server leaves
+			l.Close()
+		}
+	}
+	if err := os.Chmod(closed, 0); err != nil {
+		t.Fatal(err)
+	}
+	says := map[string]string{filepath.Join(dir, "none.sock"): "no server answers at ", left: "no server answers at "}
+	if os.Geteuid() != 0 { // root may use every socket
+		says[closed] = "is not for this account"
+	}
+	for path, want := range says {
+		cmd := sessionsCmd{Socket: path}
+		if _, err := cmd.ask(operatorRequest{}, nil); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+}
+
 // TestSessionsRows: what waits for a session and what the front end did not describe
 // look like neither a session nor each other.
 func TestSessionsRows(t *testing.T) {

@@ -20,19 +20,41 @@ const maxLogged = 256
 
 // clean makes a value fit for a log: what is not printable is shown as its number,
 // so that no value can look like another line or turn its direction.
-func clean(s string) string {
+func clean(s string) string { return cleanTo(maxLogged, s) }
+
+// cleanTo is clean with another limit, in bytes.
+func cleanTo(limit int, s string) string {
 	var b strings.Builder
-	for _, r := range shorten(s, maxLogged) {
+	for _, r := range shorten(s, limit) {
 		if unicode.IsPrint(r) {
 			b.WriteRune(r)
 		} else {
 			fmt.Fprintf(&b, `\u%04x`, r)
 		}
 	}
-	if len(s) > maxLogged {
+	if len(s) > limit {
 		b.WriteString("...")
 	}
 	return b.String()
+}
+
+// complaint puts what a program of ours says about the configuration, in several
+// lines, into one of the log. It is not cut short where a principal's words would be:
+// the remedy stands at the end.
+func complaint(err error) string {
+	var b strings.Builder
+	for line := range strings.Lines(err.Error()) {
+		line = strings.TrimSpace(line)
+		switch {
+		case b.Len() == 0 || line == "":
+		case strings.HasSuffix(b.String(), ":"):
+			b.WriteByte(' ')
+		default:
+			b.WriteString("; ")
+		}
+		b.WriteString(line)
+	}
+	return cleanTo(maxComplaint, b.String())
 }
 
 // whose adds the principal and the token's id, never the token.

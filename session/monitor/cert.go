@@ -46,8 +46,8 @@ func openPlain(path string) (*os.File, error) {
 	return f, nil
 }
 
-// watchCert hands new certificates on as soon as both files have changed and then
-// stayed the same for one look. The front end keeps what it has when the two do
+// watchCert hands certificate and key on as soon as one of the files has changed and
+// then both have stayed the same for one look. The front end keeps what it has when the two do
 // not fit.
 func (m *Monitor) watchCert(ctx context.Context, every time.Duration) {
 	if m.cfg.TLSCert == "" {

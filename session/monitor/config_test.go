@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -163,6 +164,11 @@ func TestLogTextIsOneLine(t *testing.T) {
 	}
 	if got := clean(strings.Repeat("é", 1000)); len(got) > maxLogged+3 || !strings.HasSuffix(got, "é...") {
 		t.Errorf("%d bytes: %q", len(got), got)
+	}
+	remedy := strings.Repeat("x", 1000) + " set MCP_ISSUER"
+	said := errors.New("exit status 1: gatehouse: not accepted:\n  a: is not b\n\n  c: " + remedy + "\n  d\x1b[31m\n")
+	if got, want := complaint(said), `exit status 1: gatehouse: not accepted: a: is not b; c: `+remedy+`; d\u001b[31m`; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

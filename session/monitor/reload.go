@@ -41,7 +41,7 @@ func (m *Monitor) reconfigure(ctx context.Context) {
 	}
 	next, err := m.resolve(ctx)
 	if err != nil {
-		m.log.Error().Str("reason", clean(err.Error())).Msg("the configuration was not read again; the one before stays in force")
+		m.log.Error().Str("reason", complaint(err)).Msg("the configuration was not read again; the one before stays in force")
 		return
 	}
 	m.live.Store(next)

@@ -50,6 +50,7 @@ for c in "${CLIENTS[@]}"; do declare -F "drive_${c//-/_}" >/dev/null || die "no 
 for w in "${WAYS[@]}"; do declare -F "way_${w//-/_}" >/dev/null || die "no way $w; there are: ${ALL_WAYS[*]}"; done
 declare -F "world_$ISSUER_KIND" >/dev/null || die "--issuer: demo or keycloak"
 
+own_state
 OUT=${KEEP:-$WORK/out}
 mkdir -p "$OUT"
 install_clients "${CLIENTS[@]}"

@@ -40,6 +40,7 @@ EXPECT=${EXPECT:-82}
 modes=("$@")
 [ ${#modes[@]} -gt 0 ] || modes=(loopback auth)
 
+own_state
 need_node
 npm_cached conformance @modelcontextprotocol/conformance@0.2.0-alpha.12
 SUITE=$CACHE/conformance/node_modules/@modelcontextprotocol/conformance/dist/index.js

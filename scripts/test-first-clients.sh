@@ -16,6 +16,7 @@ CLAUDE=$CACHE/claude/node_modules/.bin/claude
 
 port=$(free_port)
 export MCP_PORT=$port
+own_state
 "$ROOT/scripts/run-auth-server.sh" --demo >"$WORK/start.log" 2>&1 || { cat "$WORK/start.log"; die "the server did not start"; }
 at_exit "$ROOT/scripts/stop-server.sh" "$port"
 ca=$(grep -aEo 'NODE_EXTRA_CA_CERTS=[^ "]+' "$WORK/start.log" | head -1 | cut -d= -f2)

@@ -10,6 +10,7 @@ esac
 # shellcheck source=scripts/test-lib.sh
 . "$(dirname "$0")/test-lib.sh"
 [ "$(id -u)" = 0 ] || die "needs root: it starts workers as other accounts"
+own_state
 need_packages curl jq
 [ -x /usr/bin/python3 ] || apt-get install -y -qq python3-minimal >/dev/null
 

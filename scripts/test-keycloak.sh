@@ -24,6 +24,7 @@ esac
 . "$ROOT/scripts/keycloak/server.sh"
 for name in $(compgen -e MCP_); do unset "$name"; done
 export MCP_ISSUER_CA
+own_state
 need_packages curl jq || exit 1
 AS_ROOT=''
 if [ "$(id -u)" = 0 ]; then AS_ROOT=1; fi

@@ -25,6 +25,13 @@ trap 'exit 143' TERM HUP
 say() { printf '%s\n' "$*"; }
 die() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 
+# own_state: what the servers and demos of this script keep goes with WORK, and not
+# into the machine's own state folder. Accounts of their own pass through WORK to it.
+own_state() {
+  chmod 711 "$WORK"
+  export MCP_STATE_DIR=$WORK/state
+}
+
 # free_port: a TCP port of the loopback address that nothing uses.
 free_port() {
   local p

@@ -35,11 +35,10 @@ if [ $# -gt 0 ]; then
 else
   OWN=1
   for name in ${!MCP_@}; do unset "$name"; done
-  # The demo issuer runs as an account of its own and has to reach its state.
-  chmod 711 "$WORK"
+  own_state
   MCP_PORT=$(free_port)
   MCP_DEMO_PORT=$(free_port)
-  export MCP_PORT MCP_DEMO_PORT MCP_STATE_DIR=$WORK/state
+  export MCP_PORT MCP_DEMO_PORT
   at_exit "$ROOT/scripts/stop-server.sh" "$MCP_PORT"
   "$ROOT/scripts/run-auth-server.sh" --demo >"$WORK/start.log" 2>&1 || { cat "$WORK/start.log"; die "the server did not start"; }
   URL=https://localhost:$MCP_PORT/mcp

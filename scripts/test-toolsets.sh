@@ -95,6 +95,7 @@ choices() {
   local port answer session tools file=$WORK/instructions
   local hello='{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}'
   port=$(free_port)
+  own_state
   chmod 755 "$WORK"
   printf 'Be brief.' >"$file"
   chmod 644 "$file"

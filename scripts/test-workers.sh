@@ -12,6 +12,7 @@ esac
 # shellcheck source=scripts/test-lib.sh
 . "$(dirname "$0")/test-lib.sh"
 
+own_state
 need_packages curl jq
 need_node
 npm_cached everything @modelcontextprotocol/server-everything

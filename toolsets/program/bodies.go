@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"go/ast"
 	"go/token"
+	"go/types"
 	"sync"
 )
 
@@ -12,9 +13,23 @@ import (
 // what depends on a package whose function bodies alone changed need then not be
 // checked again, because nothing that it can see has changed.
 type identities struct {
+	universe *token.File // one position, for the predeclared error's method
+
 	mu    sync.Mutex              // guards what follows
 	first map[token.Pos]token.Pos // of every later position of a declaration
 	now   map[token.Pos]token.Pos // of first positions that are not where the declaration is now
+}
+
+// universeFile names the part of the file set that the universe scope has.
+const universeFile = "universe"
+
+// object returns the position by which an object is known. The method of the
+// predeclared error is the only one that is declared nowhere and can be named.
+func (x *identities) object(obj types.Object) token.Pos {
+	if f, ok := obj.(*types.Func); ok && f.Pkg() == nil {
+		return x.universe.Pos(0)
+	}
+	return x.of(obj.Pos())
 }
 
 // of returns the position by which the object declared at pos is known.

@@ -21,7 +21,7 @@ type Index struct {
 	ids  *identities
 }
 
-// Of returns the uses of the object declared at pos.
+// Of returns the uses of the object whose identity is pos (see Snapshot.Identity).
 func (x *Index) Of(pos token.Pos) []Ref {
 	pos = x.ids.of(pos)
 	from, _ := slices.BinarySearchFunc(x.refs, pos, func(r Ref, p token.Pos) int { return int(r.Object) - int(p) })
@@ -75,7 +75,7 @@ func (x *Index) walk(n ast.Node, around string, info *types.Info) {
 			}
 		case *ast.Ident:
 			if obj := info.Uses[n]; obj != nil && lasting(obj) {
-				x.refs = append(x.refs, Ref{Object: x.ids.of(obj.Pos()), Pos: n.Pos(), Func: around, Call: called[n]})
+				x.refs = append(x.refs, Ref{Object: x.ids.object(obj), Pos: n.Pos(), Func: around, Call: called[n]})
 			}
 		}
 		return true
@@ -107,8 +107,8 @@ func lasting(obj types.Object) bool {
 			return o.Pos().IsValid()
 		}
 	case *types.Func:
-		if sig, ok := o.Type().(*types.Signature); ok && sig.Recv() != nil {
-			return o.Pos().IsValid()
+		if o.Signature().Recv() != nil {
+			return o.Pos().IsValid() || o.Pkg() == nil
 		}
 	case *types.PkgName, *types.Label, *types.Nil, *types.Builtin:
 		return false

@@ -30,7 +30,7 @@ type keeper struct {
 }
 
 // keepFormat is part of every key: another one makes all that was kept unknown.
-const keepFormat = "index 1"
+const keepFormat = "index 2"
 
 // maxKept is how many indexes the folder holds before the oldest are removed.
 const maxKept = 8192
@@ -308,6 +308,9 @@ func (s *Snapshot) decodeIndex(b []byte) (x *Index, ok bool) {
 // stretch is the part of the file set that a file has, by its name relative to
 // the root; nil when there is no such file.
 func (s *Snapshot) stretch(name string) *token.File {
+	if name == universeFile {
+		return s.ids.universe
+	}
 	if filepath.IsAbs(name) {
 		return s.reserve(name, -1)
 	}

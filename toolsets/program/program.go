@@ -47,7 +47,9 @@ type ground struct {
 // New returns the program below the absolute folder root. env is the whole
 // environment of the go command. Nothing is loaded yet.
 func New(root string, env []string) *Program {
-	return &Program{env: env, ground: &ground{Root: root, Fset: token.NewFileSet(), sizes: types.SizesFor("gc", runtime.GOARCH)}}
+	g := &ground{Root: root, Fset: token.NewFileSet(), sizes: types.SizesFor("gc", runtime.GOARCH)}
+	g.ids.universe = g.Fset.AddFile(universeFile, -1, 1)
+	return &Program{env: env, ground: g}
 }
 
 // KeepIn has the program keep what it finds out about packages in a private
@@ -118,6 +120,10 @@ func (s *Snapshot) All() []*Package { return s.order }
 func (s *Snapshot) Plain(path string) *Package {
 	return s.byID[path]
 }
+
+// Identity is the position by which an object is known to Index.Of: where it is
+// declared, or a place of its own for the predeclared error's method.
+func (s *ground) Identity(obj types.Object) token.Pos { return s.ids.object(obj) }
 
 // Position words a position as file:line:column, relative to the root.
 func (s *ground) Position(pos token.Pos) string {

@@ -43,8 +43,8 @@ func (w *world) compareSearch() {
 
 // compareMethod: gopls counts as uses of a method those of all methods that
 // correspond to it; ours are asked for one by one. Uses by way of a dependency's
-// method it looks for in some packages only: they may be missing there. Uses by
-// way of the predeclared error it finds in some, and ours in none.
+// method it looks for in some packages only: they may be missing there. So it is
+// with uses by way of the predeclared error, which ours has among the callers.
 func (w *world) compareMethod(d *declared) {
 	refs, may := slices.Clone(w.references(d.full())), []string{}
 	direct := slices.Clone(w.callers(d.full(), false))
@@ -59,6 +59,7 @@ func (w *world) compareMethod(d *declared) {
 	theirs := w.g.References(d.Pos)
 	if strings.HasSuffix(d.local, ".Error") {
 		may = append(may, w.minus(theirs, refs)...)
+		may = append(may, w.minus(w.callers(d.full(), true), direct)...)
 	}
 	got, want := w.without(refs, may, theirs)
 	w.same("find_references_to", d.full(), got, want)

@@ -202,12 +202,23 @@ func (s search) callers(ctx context.Context, c *toolsets.Call) (*toolsets.Result
 		}
 		for _, r := range snap.Interfaces(tn, q) {
 			m, _, _ := types.LookupFieldOrMethod(r.Type.Type(), false, r.Type.Pkg(), f.Name())
-			if m != nil && m.Pos().IsValid() && m.Pos() != f.Pos() {
-				collect(snap, m.Pos(), true, r.Name()+"."+f.Name(), found)
+			if m != nil && m.Pos() != f.Pos() {
+				collect(snap, snap.Identity(m), true, through(r, m), found)
 			}
 		}
 	}
 	return noted(toolsets.Paged(c, hits(found), Hit.String), snap), nil
+}
+
+// through names the interface method m of r by the interface that declares it,
+// which r may embed.
+func through(r program.Relation, m types.Object) string {
+	if f, ok := m.(*types.Func); ok {
+		if tn := receiver(f); tn != nil {
+			return program.TypeName(tn) + "." + f.Name()
+		}
+	}
+	return r.Name() + "." + m.Name()
 }
 
 // noted adds what may make an answer incomplete.

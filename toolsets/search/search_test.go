@@ -127,6 +127,59 @@ a.go:17:41: func Direct() { d := &Dog{Name: "x"}; d.Speak(); f := d.Speak; _ = f
 	b.Fails(toolsets.NotFound, "find_references_to", map[string]any{"name": "m.Nope"})
 }
 
+// TestCallersThroughError: the predeclared error is an interface like any other,
+// also where another one embeds it, and in what is kept for the next session.
+func TestCallersThroughError(t *testing.T) {
+	b := toolsettest.New(t, `
+-- go.mod --
+module example.com/e
+
+go 1.24
+-- e.go --
+package e
+
+type Bad struct{}
+
+func (*Bad) Error() string { return "bad" }
+
+type Coded interface {
+	error
+	Code() int
+}
+
+func (*Bad) Code() int { return 1 }
+
+type Other struct{}
+
+func (Other) Error() int { return 0 }
+
+func Text(err error) string { return err.Error() }
+
+func Of[E error](e E) string { return e.Error() }
+
+func Both(c Coded, b *Bad) string { return c.Error() + b.Error() }
+
+func Value(err error) func() string { return err.Error }
+
+func Alone() int { return Other{}.Error() }
+`, sets)
+	const want = `(showing 1-4 of 4)
+e.go:18:42: func Text(err error) string { return err.Error() }  (in example.com/e.Text)  [through interface method error.Error]
+e.go:20:41: func Of[E error](e E) string { return e.Error() }  (in example.com/e.Of)  [through interface method error.Error]
+e.go:22:46: func Both(c Coded, b *Bad) string { return c.Error() + b.Error() }  (in example.com/e.Both)  [through interface method error.Error]
+e.go:22:58: func Both(c Coded, b *Bad) string { return c.Error() + b.Error() }  (in example.com/e.Both)`
+	b.OK("find_callers", map[string]any{"name": "e.Bad.Error", "limit": 0})
+	for _, view := range []string{"main", "second"} { // the second one takes what the first one kept
+		got := b.OK("find_callers", map[string]any{"name": "e.Bad.Error", "view": view})
+		if got, _, _ := strings.Cut(got, "\n[view]"); got != want {
+			t.Errorf("in view %s:\n%s", view, got)
+		}
+	}
+	if got := b.OK("find_callers", map[string]any{"name": "e.Other.Error"}); !strings.HasPrefix(got, "(showing 1-1 of 1)\ne.go:26") {
+		t.Errorf("of a method that is no error's:\n%s", got)
+	}
+}
+
 func TestSearchFollowsEdits(t *testing.T) {
 	b := toolsettest.New(t, module, sets)
 	count := func() string {

@@ -42,14 +42,18 @@ func (v *View) Commit(ctx context.Context, message string) (*Committed, error) {
 	}
 	v.gitMu.Lock()
 	defer v.gitMu.Unlock()
-	ours, err := v.snapshot(ctx)
+	base := v.Base()
+	written, err := v.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ours, renewed, err := v.normal(ctx, base, written)
 	if err != nil {
 		return nil, err
 	}
 	if message == "" {
 		message = summary(changes)
 	}
-	base := v.Base()
 	for try := range attempts {
 		head, err := v.set.shared.head(ctx)
 		if err != nil {
@@ -57,14 +61,16 @@ func (v *View) Commit(ctx context.Context, message string) (*Committed, error) {
 		}
 		tree := ours
 		if head != base {
-			if tree, err = v.mergeChecked(ctx, base, ours, head); err != nil {
+			if tree, err = v.mergeChecked(ctx, base, ours, head, written); err != nil {
 				return nil, err
 			}
+		}
+		if head != base || renewed != nil {
 			same, err := v.git.line(ctx, "look at the head", "rev-parse", "--verify", "--quiet", "--end-of-options", head+"^{tree}")
 			if err != nil {
 				return nil, err
 			}
-			if same == tree { // others made the very same changes: nothing is left to adopt
+			if same == tree { // others made the very same changes, or it is no change as stored
 				return res, v.moveTo(context.WithoutCancel(ctx), head, head)
 			}
 		}
@@ -90,6 +96,9 @@ func (v *View) Commit(ctx context.Context, message string) (*Committed, error) {
 		}
 		if err := v.moveTo(ctx, commit, commit); err != nil {
 			return nil, fmt.Errorf("the changes are committed as %s, but the view could not follow (abort repairs it): %w", abbrev(commit), err)
+		}
+		if renewed != nil {
+			v.Note("stored with LF as the line end and $Id$ not expanded, as .gitattributes wants it: " + strings.Join(renewed, ", "))
 		}
 		if head != base {
 			_ = v.noteStale(ctx, ours, commit, "the merge") // a note is not worth a failed commit
@@ -131,8 +140,9 @@ func conflictFailure(what, way string, clashes []Clash) *toolsets.Failure {
 	return &toolsets.Failure{Kind: toolsets.Conflict, Text: b.String(), Data: clashes}
 }
 
-// mergeChecked merges and, when nothing clashes, type-checks the result.
-func (v *View) mergeChecked(ctx context.Context, base, ours, head string) (string, error) {
+// mergeChecked merges and, when nothing clashes, type-checks the result. written
+// is what the view's folder holds: ours, but for what normal changed.
+func (v *View) mergeChecked(ctx context.Context, base, ours, head, written string) (string, error) {
 	const way = "Nothing was adopted and your changes are kept. Look at the other side's version, note what you need of your own, then abort (which discards your changes) and do them again on top."
 	tree, clashes, err := v.merge(ctx, base, ours, head)
 	if err != nil {
@@ -147,7 +157,7 @@ func (v *View) mergeChecked(ctx context.Context, base, ours, head string) (strin
 	if check == nil {
 		return tree, nil
 	}
-	broken, err := v.breaks(ctx, check, base, ours, head, tree)
+	broken, err := v.breaks(ctx, check, base, written, head, tree)
 	if err != nil {
 		return "", err
 	}

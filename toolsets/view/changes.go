@@ -32,7 +32,7 @@ func (v *View) writes(name string) {
 		return
 	}
 	// The file is as the base has it.
-	text, err := v.root.ReadFile(name)
+	text, err := v.ReadFile(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		v.known = false
 		return
@@ -61,8 +61,7 @@ func (v *View) note(name string) {
 }
 
 // knownChanges returns the changes if they can be told without git: nothing but
-// the view itself has written since git was asked. Files with carriage returns
-// are git's to judge, whose attributes may convert them.
+// the view itself has written since git was asked.
 func (v *View) knownChanges() ([]Change, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -72,9 +71,9 @@ func (v *View) knownChanges() ([]Change, bool) {
 	out := slices.Clone(v.changes)
 	for name := range v.written {
 		before := v.originals[name]
-		text, err := v.root.ReadFile(name)
+		text, err := v.ReadFile(name)
 		there := err == nil
-		if err != nil && !errors.Is(err, fs.ErrNotExist) || bytes.IndexByte(text, '\r') >= 0 || bytes.IndexByte(before.text, '\r') >= 0 {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			v.known = false
 			return nil, false
 		}

@@ -53,7 +53,7 @@ func (v *View) makeRepository(ctx context.Context) error {
 	if err := os.MkdirAll(info, 0o700); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(info, "alternates"), []byte(sh.objects+"\n"), 0o600)
+	return errors.Join(v.storeAsIs(), os.WriteFile(filepath.Join(info, "alternates"), []byte(sh.objects+"\n"), 0o600))
 }
 
 // remake makes the view's repository anew, at a commit: what was in the old one,

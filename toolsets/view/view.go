@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	"golang.org/x/sys/unix"
 
 	"gatehouse/toolsets"
 	"gatehouse/toolsets/decl"
@@ -127,8 +129,22 @@ func (v *View) takeNotes() []string {
 	return n
 }
 
-// ReadFile reads a file of the view. It follows no symbolic link out of it.
-func (v *View) ReadFile(name string) ([]byte, error) { return v.root.ReadFile(name) }
+// ReadFile reads a file of the view. It follows no symbolic link out of it, and
+// does not wait for what a pipe or a device might say.
+func (v *View) ReadFile(name string) ([]byte, error) {
+	f, err := v.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	switch fi, err := f.Stat(); {
+	case err != nil:
+		return nil, err
+	case !fi.Mode().IsRegular():
+		return nil, &fs.PathError{Op: "read", Path: name, Err: errors.New("it is no ordinary file")}
+	}
+	return io.ReadAll(f)
+}
 
 // WriteFile writes a file of the view, named relative to it with slashes. It
 // never writes through a symbolic link, into Git's own folder or out of the

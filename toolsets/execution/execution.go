@@ -153,7 +153,12 @@ func runProgram(ctx context.Context, s *workspace.Session, p *code, tmp string, 
 		Env: s.GoEnv, Memory: opt.memory, MaxOutput: opt.output, Sweep: true, Extra: []*os.File{w}})
 	w.Close()
 	_ = r.SetReadDeadline(time.Now().Add(time.Second)) // a process that escaped may hold the other end
-	res := Result{Stdout: valid(out.Stdout), Stderr: valid(out.Stderr), Values: <-values, Exit: out.Code, Cut: out.Cut}
+	stderr := valid(out.Stderr)
+	why := ""
+	if err == nil && out.Code != 0 {
+		why, stderr = whyEnded(out, stderr)
+	}
+	res := Result{Stdout: toolsets.Cut(valid(out.Stdout)), Stderr: toolsets.Cut(stderr), Values: <-values, Exit: out.Code, Cut: out.Cut}
 	if res.Values == nil {
 		res.Values = []string{}
 	}
@@ -162,21 +167,25 @@ func runProgram(ctx context.Context, s *workspace.Session, p *code, tmp string, 
 		return nil, &toolsets.Failure{Kind: toolsets.Timeout, Data: res, Text: fmt.Sprintf("the code ran longer than %v and was stopped; until then it said:\n%s", timeout, res.text())}
 	case err != nil:
 		return nil, err
-	case out.Code != 0:
-		why := fmt.Sprintf("the code ended with exit code %d", out.Code)
-		if out.Signal != 0 {
-			why = fmt.Sprintf("the code was ended by a signal (%v)", out.Signal)
-		}
-		if msg, stack, ok := trimPanic(res.Stderr); ok {
-			res.Stderr = stack
-			why = "the code panicked: " + msg
-		}
+	case why != "":
 		return nil, &toolsets.Failure{Kind: toolsets.Other, Data: res, Text: why + "\n" + res.text()}
 	}
 	return &toolsets.Result{Text: res.text(), Data: res}, nil
 }
 
-func valid(b []byte) string { return toolsets.Cut(strings.ToValidUTF8(string(b), "\uFFFD")) }
+// whyEnded words why the code failed. A panic's report is shortened in what the
+// code said.
+func whyEnded(out run.Output, stderr string) (why, trimmed string) {
+	if msg, trimmed, ok := trimPanic(stderr); ok {
+		return "the code panicked: " + toolsets.Cut(msg), trimmed
+	}
+	if out.Signal != 0 {
+		return fmt.Sprintf("the code was ended by a signal (%v)", out.Signal), stderr
+	}
+	return fmt.Sprintf("the code ended with exit code %d", out.Code), stderr
+}
+
+func valid(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
 
 // maxValues bounds how much of what comes over descriptor 3 is kept, in bytes.
 const maxValues = 8 << 20
@@ -198,14 +207,12 @@ func readValues(r *os.File) []string {
 	}
 }
 
-// trimPanic takes out of a panic's report the frames that are not of the given
-// code. ok is false when there is no panic.
+// trimPanic takes out of a panic's report, the last thing that is said, the frames
+// that are not of the given code. ok is false when there is no panic.
 func trimPanic(stderr string) (msg, trimmed string, ok bool) {
-	start := strings.Index(stderr, "panic: ")
-	if start < 0 || start > 0 && stderr[start-1] != '\n' {
-		if start = strings.Index(stderr, "fatal error: "); start < 0 {
-			return "", "", false
-		}
+	start := max(strings.LastIndex("\n"+stderr, "\npanic: "), strings.LastIndex("\n"+stderr, "\nfatal error: "))
+	if start < 0 {
+		return "", "", false
 	}
 	var keep []string
 	lines := strings.Split(stderr[start:], "\n")

@@ -84,6 +84,8 @@ func TestExecute(t *testing.T) {
 		{"exit code", `fmt.Println("so far"); os.Exit(3)`, nil, toolsets.Other, "ended with exit code 3\nso far"},
 		{"panic", "fmt.Println(\"so far\")\nvar p *m.Point\nf := func() { _ = p.X }\nf()", nil, toolsets.Other,
 			"the code panicked: runtime error: invalid memory address or nil pointer dereference\nso far\nstderr:\npanic: runtime error: invalid memory address or nil pointer dereference\n[signal SIGSEGV"},
+		{"panic after much else", `for range 5000 { println("xxxxxxxxxxxxxxxx don't panic: not yet") }; panic("at last")`, nil, toolsets.Other, "the code panicked: at last\nstderr:\nxxxx"},
+		{"what looks like a panic", `println("panic: not at all\ngoroutine 1"); println("more")`, nil, "", "stderr:\npanic: not at all\ngoroutine 1\nmore"},
 		{"descriptor 3 is ours", `os.Stdout.WriteString("\"fake\"\n"); 5`, nil, "", "\"fake\"\n=> 5"},
 	} {
 		args := map[string]any{"code": c.code}

@@ -29,8 +29,8 @@ type Cmd struct {
 	// Env is the whole environment.
 	Env   []string
 	Stdin io.Reader
-	// MaxOutput bounds what is kept of each output, in bytes; 0 means 1 MiB. What
-	// is beyond is read and dropped, so that the program does not block.
+	// MaxOutput bounds what is kept of each output, in bytes; 0 means 1 MiB. Of
+	// more the middle is read and dropped, so that the program does not block.
 	MaxOutput int
 	// Memory bounds the data of each process, in bytes; 0 for no bound.
 	Memory uint64
@@ -72,8 +72,7 @@ func Run(ctx context.Context, c Cmd) (Output, error) {
 	cmd.Env = append(append([]string{}, c.Env...), Mark+"="+mark)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = time.Second
-	var stdout, stderr bounded
-	stdout.max, stderr.max = max, max
+	stdout, stderr := Bounded{Max: max}, Bounded{Max: max}
 	lines := lineWriter{f: c.Lines, max: max}
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if c.Lines != nil {
@@ -103,7 +102,7 @@ func Run(ctx context.Context, c Cmd) (Output, error) {
 	<-stopped
 	err := cmd.Wait()
 	lines.flush()
-	out := Output{Stdout: stdout.b.Bytes(), Stderr: stderr.b.Bytes(), Cut: stdout.cut || stderr.cut || lines.cut, Code: cmd.ProcessState.ExitCode()}
+	out := Output{Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), Cut: stdout.Cut() || stderr.Cut() || lines.cut, Code: cmd.ProcessState.ExitCode()}
 	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		out.Signal = ws.Signal()
 	}
@@ -179,22 +178,6 @@ func hasVar(env []byte, mark string) bool {
 		}
 	}
 	return false
-}
-
-// bounded keeps the first max bytes of what is written.
-type bounded struct {
-	max int
-	cut bool
-	b   bytes.Buffer
-}
-
-func (w *bounded) Write(p []byte) (int, error) {
-	n := len(p)
-	if room := w.max - w.b.Len(); len(p) > room {
-		p, w.cut = p[:room], true
-	}
-	w.b.Write(p)
-	return n, nil
 }
 
 // lineWriter hands out lines; of a line longer than max the rest is dropped.

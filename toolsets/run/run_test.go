@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -16,8 +17,33 @@ var env = []string{"PATH=" + os.Getenv("PATH")}
 
 func TestOutputIsBoundedAndDrained(t *testing.T) {
 	out, err := Run(t.Context(), Cmd{Args: []string{"sh", "-c", "yes | head -c 3000000; echo err >&2; exit 3"}, Env: env, MaxOutput: 1000})
-	if err != nil || len(out.Stdout) != 1000 || !out.Cut || out.Code != 3 || string(out.Stderr) != "err\n" {
+	if err != nil || len(out.Stdout) > 1100 || !out.Cut || out.Code != 3 || string(out.Stderr) != "err\n" {
 		t.Errorf("%d bytes, cut %v, code %d, stderr %q, %v", len(out.Stdout), out.Cut, out.Code, out.Stderr, err)
+	}
+}
+
+// TestBothEndsAreKept writes more than is kept in pieces of many sizes.
+func TestBothEndsAreKept(t *testing.T) {
+	var all []byte
+	for i := range 5000 {
+		all = strconv.AppendInt(all, int64(i), 10)
+	}
+	for _, size := range []int{1, 7, 100, 149, 151, 1000, len(all)} {
+		for _, most := range []int{1, 2, 3, 100, len(all) - 1, len(all), len(all) + 1} {
+			b := Bounded{Max: most}
+			for at := 0; at < len(all); at += size {
+				if n, err := b.Write(all[at:min(at+size, len(all))]); err != nil || n != min(size, len(all)-at) {
+					t.Fatalf("wrote %d, %v", n, err)
+				}
+			}
+			want := string(all)
+			if over := len(all) - most; over > 0 {
+				want = fmt.Sprintf("%s\n...[%d bytes were left out here]...\n%s", all[:most/2], over, all[most/2+over:])
+			}
+			if got := string(b.Bytes()); got != want || b.Cut() != (most < len(all)) {
+				t.Errorf("of pieces of %d bytes, at most %d: cut %v, %.200s", size, most, b.Cut(), got)
+			}
+		}
 	}
 }
 

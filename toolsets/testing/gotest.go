@@ -1,7 +1,6 @@
 package testing
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,16 +27,53 @@ type event struct {
 	FailedBuild string
 }
 
-// outcome is what one run of go test came to.
+// outcome is what one run of go test came to. Of tests that have ended only
+// counts and reasons are kept, but for the one that was asked for.
 type outcome struct {
 	passed, failed, skipped int
 	packages                int
-	fails                   []Failed // failed tests, packages without a failed test among them
-	builds                  map[string]*bytes.Buffer
-	output                  map[string]*bytes.Buffer // by package and test
-	ran                     map[string]string        // last action by package and test
+	fails                   []Failed // the first maxFailed, packages without a failed test among them
+	unlisted                int      // failures that are not in fails
+	builds                  map[string]*run.Bounded
+	built                   int               // bytes in builds
+	reasons                 map[string]string // by package and test: of those that run
+	output                  *output           // of the test that was asked for; nil when it was all
+	badPattern              string            // why the pattern is none
 	stderr                  string
 	elapsed                 time.Duration
+}
+
+// Bounds of what is kept of a run.
+const (
+	maxFailed = 10_000  // failures
+	maxReason = 300     // bytes of a reason
+	maxBuilds = 1 << 20 // bytes of what the compiler says
+)
+
+// output is what one test says, and its package besides: when a test ends the
+// whole test binary, the package says why.
+type output struct {
+	test      string
+	own, rest run.Bounded
+	ended     bool
+}
+
+func (o *output) add(e event) {
+	b := &o.rest
+	if e.Test == o.test || strings.HasPrefix(e.Test, o.test+"/") {
+		b = &o.own
+	} else if e.Test != "" && !strings.HasPrefix(o.test, e.Test+"/") {
+		return // of another test
+	}
+	_, _ = b.Write([]byte(e.Output))
+}
+
+func (o *output) String() string {
+	s := string(o.own.Bytes())
+	if !o.ended {
+		s += string(o.rest.Bytes())
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
 // Failed is a test that failed; Test is empty when the package as a whole did.
@@ -50,9 +86,10 @@ type Failed struct {
 
 func key(pkg, test string) string { return pkg + "\x00" + test }
 
-// gotest runs the tests of the given folders. Tests may write files: the view is
-// told to look again. Files may be edited meanwhile; then the answer says so.
-func (t *toolset) gotest(ctx context.Context, c *toolsets.Call, s *workspace.Session, folders []string, pattern string) (*outcome, error) {
+// gotest runs the tests of the given folders. The output of one test is kept when
+// it is named. Tests may write files: the view is told to look again. Files may be
+// edited meanwhile; then the answer says so.
+func (t *toolset) gotest(ctx context.Context, c *toolsets.Call, s *workspace.Session, folders []string, pattern, test string) (*outcome, error) {
 	opt := t.options.Load()
 	args := []string{"go", "test", "-json", "-vet=off", "-count=1"}
 	if pattern != "" {
@@ -65,7 +102,7 @@ func (t *toolset) gotest(ctx context.Context, c *toolsets.Call, s *workspace.Ses
 		defer cancel()
 	}
 	args = append(args, folders...)
-	o := &outcome{builds: map[string]*bytes.Buffer{}, output: map[string]*bytes.Buffer{}, ran: map[string]string{}}
+	o := newOutcome(test, opt.output)
 	s.Release()
 	version := s.View.Version()
 	defer func() {
@@ -76,13 +113,16 @@ func (t *toolset) gotest(ctx context.Context, c *toolsets.Call, s *workspace.Ses
 	}()
 	start := time.Now()
 	out, err := run.Run(ctx, run.Cmd{Args: args, Dir: s.View.Dir, Env: s.GoEnv, Memory: opt.memory, Sweep: true, MaxOutput: 4 << 20,
-		Lines: func(line []byte) { o.line(line, opt.output, c, len(folders)) }})
+		Lines: func(line []byte) { o.line(line, c, len(folders)) }})
 	o.elapsed = time.Since(start)
 	if errors.Is(err, errTimeout) {
 		return nil, toolsets.Failf(toolsets.Timeout, "the tests took longer than %v and were stopped; %d had passed and %d failed; run fewer at once", opt.timeout, o.passed, o.failed)
 	}
 	if err != nil {
 		return nil, err
+	}
+	if o.badPattern != "" {
+		return nil, toolsets.Failf(toolsets.InvalidParams, "argument \"pattern\": %s", toolsets.Cut(o.badPattern))
 	}
 	o.stderr = strings.TrimSpace(string(out.Stderr))
 	if out.Code != 0 && o.failed == 0 && len(o.fails) == 0 {
@@ -93,39 +133,95 @@ func (t *toolset) gotest(ctx context.Context, c *toolsets.Call, s *workspace.Ses
 
 var errTimeout = errors.New("the time for testing is over")
 
-func (o *outcome) line(line []byte, max int, c *toolsets.Call, total int) {
+func newOutcome(test string, most int) *outcome {
+	o := &outcome{builds: map[string]*run.Bounded{}, reasons: map[string]string{}}
+	if test != "" {
+		o.output = &output{test: strings.ReplaceAll(test, " ", "_"), own: run.Bounded{Max: most}, rest: run.Bounded{Max: most}}
+	}
+	return o
+}
+
+// line takes one line of what go test -json says of total packages.
+func (o *outcome) line(line []byte, c *toolsets.Call, total int) {
 	var e event
 	if json.Unmarshal(line, &e) != nil || e.Action == "" {
 		return
 	}
 	switch e.Action {
 	case "build-output":
-		add(o.builds, strings.Fields(e.ImportPath + " ")[0], e.Output, max)
+		o.compiler(strings.Fields(e.ImportPath + " ")[0], e.Output)
 	case "output":
-		add(o.output, key(e.Package, e.Test), e.Output, max)
-		if e.Test != "" {
-			if parent, _, sub := strings.Cut(e.Test, "/"); sub {
-				add(o.output, key(e.Package, parent), e.Output, max)
-			}
+		if o.output != nil {
+			o.output.add(e)
 		}
+		o.reason(e)
 	case "pass", "fail", "skip":
 		o.finished(e)
 		c.Progress(o.passed+o.failed+o.skipped, 0, fmt.Sprintf("%d passed, %d failed, %d of %d packages", o.passed, o.failed, o.packages, total))
 	}
 }
 
+// compiler keeps what the compiler says of a package.
+func (o *outcome) compiler(pkg, text string) {
+	b := o.builds[pkg]
+	if b == nil {
+		b = &run.Bounded{Max: toolsets.MaxValue}
+		o.builds[pkg] = b
+	}
+	if o.built += len(text); o.built <= maxBuilds {
+		_, _ = b.Write([]byte(text))
+	}
+}
+
+// reason keeps the first line that looks like why a test fails, for it and for
+// those that it is a part of.
+func (o *outcome) reason(e event) {
+	why := ""
+	switch lines := failureLines(e.Output); {
+	case len(lines) > 0:
+		why = lines[0].Text
+	case e.Test == "" && strings.HasPrefix(e.Output, "testing: invalid regexp"):
+		o.badPattern = strings.TrimSpace(e.Output)
+		return
+	case e.Test == "" && strings.HasPrefix(e.Output, "panic: "):
+		why = "the package failed outside of a test: " + strings.TrimSpace(e.Output)
+	default:
+		return
+	}
+	if len(why) > maxReason {
+		why = strings.ToValidUTF8(why[:maxReason], "") + "…"
+	}
+	for test := e.Test; ; {
+		if k := key(e.Package, test); o.reasons[k] == "" && len(o.reasons) < maxFailed {
+			o.reasons[k] = why
+		}
+		i := strings.LastIndexByte(test, '/')
+		if i < 0 {
+			return
+		}
+		test = test[:i]
+	}
+}
+
 func (o *outcome) finished(e event) {
-	o.ran[key(e.Package, e.Test)] = e.Action
+	k := key(e.Package, e.Test)
+	reason := o.reasons[k]
+	delete(o.reasons, k)
 	if e.Test == "" {
 		o.packages++
 		if e.Action == "fail" && !slices.ContainsFunc(o.fails, func(f Failed) bool { return f.Package == e.Package }) {
-			f := Failed{Package: e.Package, Seconds: e.Elapsed, Reason: "the package failed outside of a test"}
-			if e.FailedBuild != "" {
-				f.Reason = "does not build"
+			switch {
+			case e.FailedBuild != "":
+				reason = "does not build"
+			case reason == "":
+				reason = "the package failed outside of a test"
 			}
-			o.fails = append(o.fails, f)
+			o.fail(Failed{Package: e.Package, Seconds: e.Elapsed, Reason: reason})
 		}
 		return
+	}
+	if o.output != nil && e.Test == o.output.test {
+		o.output.ended = true
 	}
 	switch e.Action {
 	case "pass":
@@ -134,26 +230,16 @@ func (o *outcome) finished(e event) {
 		o.skipped++
 	case "fail":
 		o.failed++
-		reason := ""
-		if b := o.output[key(e.Package, e.Test)]; b != nil {
-			if lines := failureLines(b.String()); len(lines) > 0 {
-				reason = lines[0].Text
-			}
-		}
-		o.fails = append(o.fails, Failed{e.Package, e.Test, e.Elapsed, reason})
+		o.fail(Failed{e.Package, e.Test, e.Elapsed, reason})
 	}
 }
 
-func add(m map[string]*bytes.Buffer, k, text string, max int) {
-	b := m[k]
-	if b == nil {
-		b = &bytes.Buffer{}
-		m[k] = b
+func (o *outcome) fail(f Failed) {
+	if len(o.fails) >= maxFailed {
+		o.unlisted++
+		return
 	}
-	if room := max - b.Len(); len(text) > room {
-		text = strings.ToValidUTF8(text[:room], "")
-	}
-	b.WriteString(text)
+	o.fails = append(o.fails, f)
 }
 
 // buildFailure is the failure of kind compileError when something did not build,
@@ -170,7 +256,7 @@ func (o *outcome) buildFailure() error {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		b.WriteString("\n" + strings.TrimRight(o.builds[name].String(), "\n"))
+		b.WriteString("\n" + strings.TrimRight(string(o.builds[name].Bytes()), "\n"))
 	}
 	return &toolsets.Failure{Kind: toolsets.CompileError, Text: toolsets.Cut(b.String()), Data: names}
 }

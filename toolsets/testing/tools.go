@@ -15,12 +15,19 @@ type Report struct {
 	Skipped  int      `json:"skipped"`
 	Packages int      `json:"packages"`
 	Seconds  float64  `json:"seconds"`
-	Failures []Failed `json:"failures"`
+	Failures []Failed `json:"failures" jsonschema:"the first 500; list_failing_tests lists more"`
 	Output   string   `json:"output,omitempty"`
+
+	all int // failures, of which Failures are the first
 }
 
+// maxReported bounds the failures of one report. They are shown whole, as many as
+// there is room for in a value.
+const maxReported = 500
+
 func (o *outcome) report() Report {
-	r := Report{Passed: o.passed, Failed: o.failed, Skipped: o.skipped, Packages: o.packages, Seconds: o.elapsed.Round(1e7).Seconds(), Failures: o.fails}
+	r := Report{Passed: o.passed, Failed: o.failed, Skipped: o.skipped, Packages: o.packages, Seconds: o.elapsed.Round(1e7).Seconds(),
+		Failures: o.fails[:min(len(o.fails), maxReported)], all: len(o.fails) + o.unlisted}
 	if r.Failures == nil {
 		r.Failures = []Failed{}
 	}
@@ -30,8 +37,17 @@ func (o *outcome) report() Report {
 func (r Report) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d passed, %d failed, %d skipped in %s (%.1f s)", r.Passed, r.Failed, r.Skipped, toolsets.Count(r.Packages, "package"), r.Seconds)
+	shown := 0
 	for _, f := range r.Failures {
-		b.WriteString("\n- " + f.String())
+		line := "\n- " + f.String()
+		if b.Len()+len(line) > toolsets.MaxValue-200 { // what follows is short
+			break
+		}
+		b.WriteString(line)
+		shown++
+	}
+	if more := r.all - shown; more > 0 {
+		fmt.Fprintf(&b, "\n(%d more failed; list_failing_tests lists them page by page)", more)
 	}
 	if len(r.Failures) > 0 {
 		b.WriteString("\ndescribe_test_failure shows why one fails.")
@@ -64,7 +80,7 @@ func (t *toolset) runTests(ctx context.Context, c *toolsets.Call) (*toolsets.Res
 		}
 		folders = []string{folder(one)}
 	}
-	o, err := t.gotest(ctx, c, s, folders, c.String("pattern"))
+	o, err := t.gotest(ctx, c, s, folders, c.String("pattern"), "")
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +109,7 @@ func (t *toolset) one(ctx context.Context, c *toolsets.Call) (o *outcome, pkg st
 	if err != nil {
 		return nil, "", err
 	}
-	if o, err = t.gotest(ctx, c, s, []string{folder(q)}, pattern); err != nil {
+	if o, err = t.gotest(ctx, c, s, []string{folder(q)}, pattern, c.String("test")); err != nil {
 		return nil, "", err
 	}
 	if err := o.buildFailure(); err != nil {
@@ -105,32 +121,13 @@ func (t *toolset) one(ctx context.Context, c *toolsets.Call) (o *outcome, pkg st
 	return o, q.Folder(), nil
 }
 
-func (o *outcome) outputOf(pkg, test string) string {
-	name := strings.ReplaceAll(test, " ", "_")
-	b := o.output[key(pkg, name)]
-	if b == nil || o.ran[key(pkg, name)] == "" {
-		// It ended the whole test binary: what the package said counts, too.
-		var all strings.Builder
-		for k, x := range o.output {
-			if p, _, _ := strings.Cut(k, "\x00"); p == pkg && !strings.Contains(k, "/") && k != key(pkg, name) {
-				all.WriteString(x.String())
-			}
-		}
-		if b != nil {
-			return b.String() + all.String()
-		}
-		return all.String()
-	}
-	return b.String()
-}
-
 func (t *toolset) runTest(ctx context.Context, c *toolsets.Call) (*toolsets.Result, error) {
 	o, pkg, err := t.one(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	r := o.report()
-	r.Output = toolsets.Cut(o.outputOf(pkg, c.String("test")))
+	r.Output = toolsets.Cut(o.output.String())
 	verdict := "passed"
 	switch {
 	case len(r.Failures) > 0:
@@ -165,19 +162,26 @@ func (t *toolset) failing(ctx context.Context, c *toolsets.Call) (*toolsets.Resu
 			return nil, toolsets.Failf(toolsets.InvalidParams, "argument \"packages\" must name at least one package, or be left out")
 		}
 	}
-	o, err := t.gotest(ctx, c, s, folders, "")
+	o, err := t.gotest(ctx, c, s, folders, "", "")
 	if err != nil {
 		return nil, err
 	}
-	return toolsets.Paged(c, o.fails, Failed.String), nil
+	r := toolsets.Paged(c, o.fails, Failed.String)
+	if o.unlisted > 0 {
+		r.Text += fmt.Sprintf("\n(%d more failed and are not listed)", o.unlisted)
+	}
+	return r, nil
 }
+
+// maxLines bounds the lines that report failures of one test.
+const maxLines = 100
 
 // Description is the answer of describe_test_failure.
 type Description struct {
 	Package string        `json:"package"`
 	Test    string        `json:"test"`
 	Passed  bool          `json:"passed" jsonschema:"it passed this time"`
-	Lines   []FailureLine `json:"failure_lines"`
+	Lines   []FailureLine `json:"failure_lines" jsonschema:"the first 100"`
 	Panic   string        `json:"panic,omitempty" jsonschema:"the message and stack of a panic"`
 	Output  string        `json:"output"`
 }
@@ -188,8 +192,10 @@ func (t *toolset) describe(ctx context.Context, c *toolsets.Call) (*toolsets.Res
 		return nil, err
 	}
 	d := Description{Package: pkg, Test: c.String("test"), Passed: len(o.fails) == 0, Lines: []FailureLine{}}
-	all := o.outputOf(pkg, d.Test)
+	all := o.output.String()
 	d.Lines = append(d.Lines, failureLines(all)...)
+	more := max(0, len(d.Lines)-maxLines)
+	d.Lines = d.Lines[:len(d.Lines)-more]
 	if i := strings.Index(all, "panic: "); i >= 0 && !d.Passed {
 		d.Panic = toolsets.Cut(strings.TrimRight(all[i:], "\n"))
 	}
@@ -202,6 +208,9 @@ func (t *toolset) describe(ctx context.Context, c *toolsets.Call) (*toolsets.Res
 	fmt.Fprintf(&b, "%s %s %s", pkg, d.Test, verdict)
 	for _, l := range d.Lines {
 		fmt.Fprintf(&b, "\n%s: %s", l.Position, l.Text)
+	}
+	if more > 0 {
+		fmt.Fprintf(&b, "\n(%d more such lines)", more)
 	}
 	if d.Panic != "" {
 		first, _, _ := strings.Cut(d.Panic, "\n")

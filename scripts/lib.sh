@@ -273,6 +273,9 @@ end_process() {
 # listening LOG: the addresses that the server says it listens on.
 listening() { sed -n 's/^gatehouse: listening on //p' "$1" 2>/dev/null | tr '\n' ' '; }
 
+# start_warnings LOG: what the server warned of at its start.
+start_warnings() { sed -n 's/^gatehouse: \(warning: .*\)/\1/p' "$1" >&2; }
+
 # info RUN NAME: a value of the run folder's info file, or nothing.
 info() { if [ -r "$1/info" ]; then sed -n "s/^$2=//p" "$1/info"; fi; }
 

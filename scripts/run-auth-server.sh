@@ -4,6 +4,8 @@ set -euo pipefail
 usage() {
   cat <<'HELP'
 usage: scripts/run-auth-server.sh [--demo] [--foreground]
+       scripts/run-auth-server.sh --check [OPTION…]   tests these settings and what they
+                                                      depend on; starts nothing
 
 Starts the server with TLS and bearer tokens in the background, waits until it
 answers and prints how to connect.
@@ -19,7 +21,8 @@ answers and prints how to connect.
 
   scripts/stop-server.sh 443              # stops it
 
---foreground stays; Ctrl-C ends everything that was started.
+--foreground stays; Ctrl-C ends everything that was started. --check takes the options of
+"gatehouse check": --token-stdin explains a token that it reads.
 
 MCP_PORT           port (8443); the demo issuer takes MCP_DEMO_PORT (the next one)
 MCP_DEMO_TOKEN_LIFE   how long the demo's tokens are good (12h); short ones show a client's refresh
@@ -35,20 +38,23 @@ MCP_CONFIG         a YAML file with any of the settings; variables win over it
 Every other setting is an MCP_ variable too: docs/config.md.
 HELP
 }
-demo='' foreground=''
-for arg in "$@"; do
-  case $arg in
+demo='' foreground='' check='' options=()
+while [ $# -gt 0 ]; do
+  case $1 in
     --demo) demo=1 ;;
     --foreground) foreground=1 ;;
+    --check) check=1 options=("${@:2}"); break ;;
     -h | --help) usage; exit 0 ;;
-    *) echo "${0##*/}: unknown argument $arg" >&2; usage >&2; exit 2 ;;
+    *) echo "${0##*/}: unknown argument $1" >&2; usage >&2; exit 2 ;;
   esac
+  shift
 done
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 export MCP_MODE=authenticated
 settle_state
+[ -z "$check" ] || [ -z "$demo" ] || die "--check tests settings of your own, and --demo brings its own"
 read_config
 MCP_PORT=${MCP_PORT:-$(config_value listen.port)}
 export MCP_PORT=${MCP_PORT:-8443}
@@ -179,7 +185,7 @@ INFO
 # issuer could not be fetched at once, that.
 warnings() {
   local i
-  sed -n 's/^gatehouse: \(warning: .*\)/\1/p' "$1" >&2
+  start_warnings "$1"
   for ((i = 0; i < 30; i++)); do
     if grep -q '"message":"keys not refreshed"' "$1"; then
       note "warning: the keys of $(sed -n 's/.*"issuer":"\([^"]*\)","reason":"\([^"]*\)".*"keys not refreshed".*/\1 are not there yet (\2)/p' "$1" | head -1)"
@@ -196,6 +202,11 @@ DEMO_PORT='' PASSWORD='' CA='' CERT='' KEY=''
 if [ -n "$demo" ]; then demo_settings; fi
 url=${MCP_AUDIENCE:-$(config_value 'servers[0].resource')}
 url=${url:-https://localhost:$MCP_PORT$path}
+if [ -n "$check" ]; then
+  prepare_programs
+  server_certificate # which the start would make
+  exec "$BIN/gatehouse" check "${options[@]}"
+fi
 check_port "$MCP_PORT"
 prepare_programs
 prepare_state

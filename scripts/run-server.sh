@@ -4,6 +4,7 @@ set -euo pipefail
 usage() {
   cat <<'HELP'
 usage: scripts/run-server.sh [--foreground]
+       scripts/run-server.sh --check     tests these settings; starts nothing
 
 Starts the server without tokens, in the background, on 127.0.0.1 and ::1, waits
 until it answers and prints how to connect. Any user of this machine can use it.
@@ -19,19 +20,25 @@ Every other setting is an MCP_ variable too: docs/config.md. Workers run as you;
 when root starts the server they run as MCP_WORKER_USER (gatehouse-worker).
 HELP
 }
-foreground=
-for arg in "$@"; do
-  case $arg in
+foreground='' check='' options=()
+while [ $# -gt 0 ]; do
+  case $1 in
     --foreground) foreground=1 ;;
+    --check) check=1 options=("${@:2}"); break ;;
     -h | --help) usage; exit 0 ;;
-    *) echo "${0##*/}: unknown argument $arg" >&2; usage >&2; exit 2 ;;
+    *) echo "${0##*/}: unknown argument $1" >&2; usage >&2; exit 2 ;;
   esac
+  shift
 done
 # shellcheck source=scripts/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 export MCP_MODE=loopback
 settle_state
+if [ -n "$check" ]; then
+  prepare_programs
+  exec "$BIN/gatehouse" check "${options[@]}"
+fi
 read_config
 MCP_PORT=${MCP_PORT:-$(config_value listen.port)}
 export MCP_PORT=${MCP_PORT:-8000}
@@ -99,3 +106,4 @@ launch "$run/server.pid" "$run/server.log" "$BIN/gatehouse" serve
 wait_ready "$LAUNCHED" 30 "$run/server.log" "http://$(probe_host "$bind"):$MCP_PORT/healthz" || { abandon "$run"; exit 1; }
 trap - INT TERM HUP
 print_info "$LAUNCHED" "$run/server.log" "$(listening "$run/server.log")"
+start_warnings "$run/server.log"

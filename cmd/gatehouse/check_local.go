@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/url"
 	"os"
@@ -123,18 +124,35 @@ func (k *checker) workers(context.Context) {
 // folders looks for those that a worker needs. One that only its account may look at
 // is left to it.
 func (k *checker) folders(topic string, s conf.Server) {
-	for _, f := range []struct{ path, lack string }{
-		{s.Worker.Cwd, "the working folder %s is not there"},
-		{s.Workspace, "there is no repository %s; scripts/setup-workspace.sh makes one"},
-	} {
-		if f.path == "" {
-			continue
-		}
-		if st, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) || err == nil && !st.IsDir() {
-			k.say(failed, topic, f.lack, f.path)
-		}
+	if s.Worker.Cwd != "" && noFolder(s.Worker.Cwd) {
+		k.say(failed, topic, "the working folder %s is not there", s.Worker.Cwd)
+	}
+	if lack := noCode(s); lack != "" && s.Workspace != "" {
+		k.say(failed, topic, "%s", lack)
+	} else if lack != "" {
+		k.say(warned, topic, "%s", lack)
 	}
 	k.workspace("workspace of "+s.Path, s.Workspace)
+}
+
+// noCode says why the built-in tools would find no code to work on; nothing when they
+// may, which the worker's account alone can tell.
+func noCode(s conf.Server) string {
+	switch {
+	case len(s.Worker.Command) > 0 || slices.Equal(s.Toolsets, []string{"session"}):
+		return "" // no tool asks for it
+	case s.Workspace == "":
+		return "no workspace is configured, so the tools have no code to work on: MCP_WORKSPACE names a Git repository, scripts/setup-workspace.sh makes one"
+	case noFolder(s.Workspace):
+		return fmt.Sprintf("there is no repository %s; scripts/setup-workspace.sh makes one", s.Workspace)
+	}
+	return ""
+}
+
+// noFolder reports whether path is certainly no folder.
+func noFolder(path string) bool {
+	st, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && !st.IsDir()
 }
 
 // workspace looks whether dir is a Git repository and, where a group writes it,

@@ -244,6 +244,27 @@ func TestServeHandsOver(t *testing.T) {
 	}
 }
 
+// TestServeWithoutCode: built-in tools that would have nothing to work on are told of at
+// the start, and not by each call alone.
+func TestServeWithoutCode(t *testing.T) {
+	w := newWorld(t)
+	for _, c := range []struct {
+		env  string
+		says string // nothing: no warning
+	}{
+		{"MCP_TITLE=", "warning: worker of /mcp: no workspace is configured"},
+		{"MCP_WORKSPACE=" + filepath.Join(w.dir, "nowhere"), "warning: worker of /mcp: there is no repository " + w.dir},
+		{"MCP_WORKSPACE=" + w.dir, ""},
+		{"MCP_TOOLSETS=session", ""},
+		{`MCP_WORKER_COMMAND=["/bin/cat"]`, ""},
+	} {
+		code, _, complaint := w.gatehouse(t, "", []string{"MCP_MODE=loopback", "MCP_PORT=0", c.env}, "serve")
+		if code != 0 || !strings.Contains(complaint, c.says) || (c.says == "") == strings.Contains(complaint, "warning: worker") {
+			t.Errorf("%s: exit code %d\n%s", c.env, code, complaint)
+		}
+	}
+}
+
 // TestFrontWithoutAMonitor: it says so where its log is, on stdout.
 // TestServeLeavesNoSocket: when there is no monitor to hand it to.
 func TestServeLeavesNoSocket(t *testing.T) {

@@ -91,6 +91,11 @@ func announce(w io.Writer, c *conf.Config, lns []*net.TCPListener) {
 	if c.Log.Trace {
 		say("trace is on: the log holds the messages that users and workers exchange")
 	}
+	for i := range c.Servers {
+		if lack := noCode(c.Servers[i]); lack != "" {
+			say("warning: worker of %s: %s", c.Servers[i].Path, lack)
+		}
+	}
 	for _, url := range urls(c, lns) {
 		say("listening on %s", url)
 	}

@@ -9,6 +9,7 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 PROGRAMS=(gatehouse gatehouse-monitor gatehouse-keykeeper gatehouse-worker gatehouse-demo)
 SYSTEM_USERS=(gatehouse gatehouse-keys gatehouse-worker)
 DEMO_ACCOUNTS=(gatehouse-alice gatehouse-bob)
+DEMO_GROUP=gatehouse-demo-code # who may commit to the demo's sample
 
 say() { printf '%s\n' "$*"; }
 note() { printf '%s\n' "$*" >&2; }
@@ -150,6 +151,37 @@ add_user() {
 
 # made_by_us NAME: whether add_user made it, under the uid that it has now.
 made_by_us() { grep -qxF "$1 $(id -u "$1" 2>/dev/null || echo none)" "$MADE" 2>/dev/null; }
+
+# ---- a sample to work on ----------------------------------------------------
+
+# sample_workspace NAME [OPTION…]: so that every built-in tool has something to work
+# on: a small repository STATE/NAME, made by setup-workspace.sh with these options.
+# Without any it belongs to whom workers run as. It sets SAMPLE and MCP_WORKSPACE,
+# unless a worker, a workspace or a configuration file was chosen.
+SAMPLE=
+sample_workspace() {
+  local repository=$STATE/$1
+  shift
+  [ -z "${MCP_WORKER_COMMAND:-}${MCP_WORKSPACE:-}${MCP_CONFIG:-}" ] || return 0
+  if ! command -v git >/dev/null; then
+    note "git is missing: no sample workspace was made, and the workspace tools have nothing to work on"
+    return 0
+  fi
+  lock_file "$STATE/.sample.lock"
+  (flock 9 && make_sample "$repository" "$@") 9>"$STATE/.sample.lock" || exit 1
+  export MCP_WORKSPACE=$repository
+  SAMPLE=$repository
+}
+make_sample() {
+  local repository=$1 said owner=${MCP_WORKER_USER:-gatehouse-worker}
+  shift
+  if [ ! -d "$repository" ] || [ $# -gt 0 ]; then
+    said=$("$ROOT/scripts/setup-workspace.sh" "$repository" --sample "$@" 2>&1) || die "the sample workspace could not be made: ${said##*$'\n'}"
+  fi
+  if am_root && [ $# = 0 ] && [ "$(stat -c %U -- "$repository")" != "$owner" ]; then
+    find "$repository" -depth -exec chown -h "$owner:" {} + # itself last: an owner that fits says that all of it does
+  fi
+}
 
 # ---- processes --------------------------------------------------------------
 

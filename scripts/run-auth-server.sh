@@ -131,6 +131,17 @@ start_demo() {
 # demo_scopes: required and extra scopes, with commas.
 demo_scopes() { printf '%s %s' "${MCP_REQUIRED_SCOPES:-mcp:use}" "${MCP_EXTRA_SCOPES:-}" | tr -s ' ,' ',' | sed 's/^,//; s/,$//'; }
 
+# demo_sample: what the tools work on. Accounts of their own share it by a group.
+demo_sample() {
+  local a people=()
+  if [ "$MCP_RUN_AS" != monitor ]; then
+    sample_workspace sample.git
+    return
+  fi
+  for a in "${DEMO_ACCOUNTS[@]}"; do people+=(--writer "$a"); done
+  sample_workspace demo-sample.git --write-group "$DEMO_GROUP" "${people[@]}"
+}
+
 # print_info PID LOG LISTENS
 print_info() {
   cat <<INFO
@@ -148,6 +159,7 @@ INFO
   sign in    users alice and bob, password $PASSWORD
   token      $ROOT/scripts/demo-token.sh alice   (good for ${TOKEN_LIFE/%12h/12 hours})
 INFO
+    [ -z "$SAMPLE" ] || say "  workspace  $SAMPLE  (a sample; MCP_WORKSPACE names your own repository)"
   fi
   printf '\nConnect Claude Code:\n'
   if [ -n "$CA" ]; then
@@ -177,7 +189,7 @@ INFO
       [ -n "$demo" ] || printf '\nOnly this machine can connect. To open it to the network: MCP_BIND_ADDRESS=0.0.0.0 %s/scripts/run-auth-server.sh\n' "$ROOT" ;;
   esac
   if [ -n "$demo" ] && am_root; then
-    printf '\nThe demo uses the accounts %s and gatehouse-demo. To remove them again:\n  %s/scripts/setup-oidc-users.sh --demo --remove\n' "${DEMO_ACCOUNTS[*]}" "$ROOT"
+    printf '\nThe demo uses the accounts %s and gatehouse-demo, and a group. To remove them again:\n  %s/scripts/setup-oidc-users.sh --demo --remove\n' "${DEMO_ACCOUNTS[*]}" "$ROOT"
   fi
 }
 
@@ -214,7 +226,10 @@ if am_root; then ensure_system_users; fi
 trap 'abandon "$run"; exit 130' INT TERM HUP
 begin_run "$run" authenticated "$url"
 server_certificate
-if [ -n "$demo" ]; then start_demo; fi
+if [ -n "$demo" ]; then
+  start_demo
+  demo_sample
+fi
 
 if [ -n "$foreground" ]; then
   print_info $$ "this terminal" "port $MCP_PORT"

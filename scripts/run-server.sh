@@ -52,32 +52,7 @@ prepare_programs
 prepare_state
 if am_root; then ensure_system_users; fi
 
-# sample_workspace: so that every built-in tool has something to work on.
-sample_workspace() {
-  [ -z "${MCP_WORKER_COMMAND:-}${MCP_WORKSPACE:-}${MCP_CONFIG:-}" ] || return 0
-  if ! command -v git >/dev/null; then
-    note "git is missing: no sample workspace was made, and the workspace tools have nothing to work on"
-    return 0
-  fi
-  local repository=$STATE/sample.git
-  lock_file "$STATE/.sample.lock"
-  (flock 9 && make_sample "$repository") 9>"$STATE/.sample.lock" || exit 1
-  export MCP_WORKSPACE=$repository
-  SAMPLE=$repository
-}
-# make_sample REPOSITORY: when it is not there yet; it belongs to whom workers run as.
-make_sample() {
-  local owner=${MCP_WORKER_USER:-gatehouse-worker}
-  if [ ! -d "$1" ]; then
-    "$ROOT/scripts/setup-workspace.sh" "$1" --sample >"$run.sample.log" 2>&1 || die "the sample workspace could not be made: $(tail -1 "$run.sample.log")"
-    rm -f "$run.sample.log"
-  fi
-  if am_root && [ "$(stat -c %U -- "$1")" != "$owner" ]; then
-    find "$1" -depth -exec chown -h "$owner:" {} + # itself last: an owner that fits says that all of it does
-  fi
-}
-SAMPLE=
-sample_workspace
+sample_workspace sample.git
 trap 'abandon "$run"; exit 130' INT TERM HUP
 begin_run "$run" loopback "$url"
 

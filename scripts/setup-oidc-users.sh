@@ -220,7 +220,11 @@ remove_all() {
   elif [ -z "$demo" ]; then
     drop_everybody
   fi
-  if [ -n "$demo" ]; then for name in "${DEMO_ACCOUNTS[@]}" gatehouse-demo; do drop_account "$name"; done; drop_demo_states; fi
+  if [ -n "$demo" ]; then
+    for name in "${DEMO_ACCOUNTS[@]}" gatehouse-demo; do drop_account "$name"; done
+    drop_demo_group
+    drop_demo_states
+  fi
 }
 
 PASSWORD='' LOOKED_UP='' NEW=()

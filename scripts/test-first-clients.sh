@@ -49,6 +49,19 @@ for user in alice bob; do
     fi
   done
 done
+call() { "$WORK/goclient" -url "$url" -ca "$ca" -token-file "$WORK/$1" -tool "$2" -args "$3" -era legacy >"$WORK/go.out" 2>&1; }
+# sampled USER: the tools of that person see the sample's code and run it.
+sampled() {
+  call "$1" list_packages '{}' && grep -q 'example.com/sample/greet' "$WORK/go.out" &&
+    call "$1" execute_code '{"code":"greet.All(greet.Short{}, \"Ada\")"}' && grep -q 'Hi Ada' "$WORK/go.out"
+}
+for user in alice bob; do
+  if sampled $user; then ok "the demo's tools have a sample to work on, as $user"; else not_ok "the demo's sample as $user" "$(tr '\n' ' ' <"$WORK/go.out")"; fi
+done
+if [ "$(id -u)" = 0 ]; then
+  rights=$(stat -c '%a %G' "$MCP_STATE_DIR/demo-sample.git")
+  if [ "$rights" = "2775 gatehouse-demo-code" ]; then ok "alice and bob share it by a group"; else not_ok "alice and bob share it by a group" "$rights"; fi
+fi
 echo nonsense >"$WORK/bad"
 rc=0
 "$WORK/goclient" -url "$url" -ca "$ca" -token-file "$WORK/bad" >"$WORK/go.out" 2>&1 || rc=$?

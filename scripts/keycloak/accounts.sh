@@ -269,7 +269,16 @@ drop_everybody() {
   while read -r name; do drop_account "$name"; done < <(cut -d' ' -f1 "$MADE" | sort -u)
 }
 
-# drop_demo_states: the keys and passwords of demos that run no more.
+# drop_demo_group: who may commit to the demo's sample, which goes with the states.
+drop_demo_group() {
+  local groupdel
+  getent group "$DEMO_GROUP" >/dev/null || return 0
+  groupdel=$(command -v groupdel || echo /usr/sbin/groupdel)
+  "$groupdel" "$DEMO_GROUP" || die "could not remove the group $DEMO_GROUP"
+  say "removed the group $DEMO_GROUP"
+}
+
+# drop_demo_states: the sample, and the keys and passwords of demos that run no more.
 drop_demo_states() {
   local d run used=' '
   for run in "$RUNS"/*; do

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -48,6 +49,42 @@ func TestReasonsAreInTheTable(t *testing.T) {
 		t.Errorf("only %d reasons were found: the functions have other names now", found)
 	}
 }
+
+// TestAuditEventsAreInThePage: so are the events of the monitor's audit lines.
+func TestAuditEventsAreInThePage(t *testing.T) {
+	page, err := os.ReadFile("operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	files, err := filepath.Glob("../session/monitor/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		for _, m := range auditEvent.FindAllSubmatch(source, -1) {
+			found[string(m[1])] = true
+		}
+	}
+	if len(found) < 4 {
+		t.Errorf("events %v: they are written in another way now", found)
+	}
+	for event := range found {
+		if !strings.Contains(string(page), "`\"audit\":\""+event+"\"`") && !strings.Contains(string(page), "`"+event+"`: ") {
+			t.Errorf("no %q in operations.md", event)
+		}
+	}
+}
+
+// auditEvent is how the monitor names one.
+var auditEvent = regexp.MustCompile(`(?:Str\("audit", |auditStart\()"([a-z]+)"`)
 
 // reasons are the texts with which a file ends things: arguments of enders, and results
 // of functions called pass and endReason, the reaper's and the reader's.

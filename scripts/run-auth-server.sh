@@ -151,6 +151,7 @@ Gatehouse
   listens    $3
   pid        $1
   log        $2
+  reload     kill -HUP $1   (certificate, accounts, limits)
   stop       $ROOT/scripts/stop-server.sh $MCP_PORT
 INFO
   if [ -n "$demo" ]; then
@@ -201,7 +202,7 @@ warnings() {
   for ((i = 0; i < 30; i++)); do
     if grep -q '"message":"keys not refreshed"' "$1"; then
       note "warning: the keys of $(sed -n 's/.*"issuer":"\([^"]*\)","reason":"\([^"]*\)".*"keys not refreshed".*/\1 are not there yet (\2)/p' "$1" | head -1)"
-      note "  every call is answered 503 until they are; they are fetched again and again; 'gatehouse check' with these settings tests it"
+      note "  every call is answered 503 until they are; they are fetched again and again; --check with these settings tests it"
       return
     fi
     ! grep -q '"message":"keys are current"' "$1" || return 0

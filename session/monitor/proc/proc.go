@@ -33,7 +33,8 @@ type Spec struct {
 	Env   []string // nil: an empty environment
 	Dir   string   // working directory, entered as the child's user
 	Files []*os.File
-	// As is the child's identity; nil: ours, which must not be root.
+	// As is the child's identity, which comes with an empty session keyring; nil: ours,
+	// which must not be root, with our keyring.
 	As *Identity
 	// Cgroup is a directory of the unified hierarchy to start in; nil: ours.
 	Cgroup *os.File
@@ -133,6 +134,11 @@ func (h *Host) start(s *Spec) (*Child, error) {
 	}
 	if s.Batch {
 		defer batch()()
+	}
+	if s.As != nil {
+		if err := emptyKeyring(); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.refuseRoot(); err != nil { // last, so that nothing changes the answer
 		return nil, err

@@ -58,6 +58,11 @@ func byHand(arg string) (code int) {
 
 // run keeps keys until ctx ends or both receivers are gone.
 func run(ctx context.Context) error {
+	// Who could attach to us could put in keys: workers of our own account, where there is
+	// no root, and what getent(1) loads, which runs as our account where there is.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("set not dumpable: %w", err)
+	}
 	p, err := readPlan()
 	if err != nil {
 		return fmt.Errorf("read the plan on descriptor 3: %w; %s", err, notByHand)

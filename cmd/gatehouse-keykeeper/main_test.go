@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -212,6 +213,13 @@ func TestKeysReachBothReceivers(t *testing.T) {
 		if u := p.until(n, good); u.Issuer != i.ID() || !u.Keys[0].Equal(i.Key().Public()) {
 			t.Errorf("receiver %d got %+v", n, u)
 		}
+	}
+	mem, err := os.Stat(fmt.Sprintf("/proc/%d/mem", p.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if uid := mem.Sys().(*syscall.Stat_t).Uid; uid != 0 { // not its own: nobody but root may attach
+		t.Errorf("a process of uid %d could change its keys", uid)
 	}
 	i.Rotate()
 	p.ends[1].Write([]byte{keys.Ask})

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
 
 	"gatehouse/auth/audit"
 	"gatehouse/auth/keys"
@@ -45,6 +46,9 @@ func front(ctx context.Context, stdout io.Writer) int {
 	logger := zerolog.New(out).With().Timestamp().Str("process", "front").Logger()
 	p, err := readPlan(os.NewFile(planFD, "plan"))
 	if err == nil {
+		err = shut(p)
+	}
+	if err == nil {
 		if level, bad := zerolog.ParseLevel(p.LogLevel); bad == nil && p.LogLevel != "" {
 			logger = logger.Level(level)
 		}
@@ -56,6 +60,19 @@ func front(ctx context.Context, stdout io.Writer) int {
 	}
 	logger.Info().Msg("front end ends")
 	return 0
+}
+
+// shut keeps workers that run as our own account, which the modes without root have,
+// from our memory with everybody's tokens in it: no ptrace, no files of ours in /proc, no
+// core. Without tokens a server can stay visible to whoever started it.
+func shut(p plan.Front) error {
+	if !p.Auth {
+		return nil
+	}
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("set not dumpable: %w", err)
+	}
+	return nil
 }
 
 // readPlan reads the front end's part strictly: a field that this version does

@@ -53,6 +53,9 @@ func TestFrontLoopback(t *testing.T) {
 func TestFrontAuthenticated(t *testing.T) {
 	f := startFront(t, frontPlan(true), spawn.KindInternal)
 	f.ready()
+	if !f.closed() {
+		t.Error("a process of the same account could read tokens in its memory")
+	}
 	raw := f.issuer.Mint()
 	if status, body := f.get("/readyz"); status != 503 {
 		t.Errorf("readyz without keys: %d %s", status, body)

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -118,6 +120,9 @@ func (f *frontProcess) run(doc []byte, extra []*os.File) {
 		f.t.Fatal(err)
 	}
 	f.cmd = &exec.Cmd{Path: exe, Args: []string{"gatehouse", "front"}, ExtraFiles: extra, Stdout: f.stderr, Stderr: f.stderr, Env: []string{}}
+	if os.Geteuid() == 0 { // for closed
+		f.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Gid: 4711}}
+	}
 	if err := f.cmd.Start(); err != nil {
 		f.t.Fatal(err)
 	}
@@ -135,6 +140,18 @@ func (f *frontProcess) run(doc []byte, extra []*os.File) {
 			f.t.Logf("front end:\n%s", f.stderr)
 		}
 	})
+}
+
+// closed reports whether the process's files in /proc are root's, group and all, and not
+// its own: so are those of a process to which nobody but root may attach.
+func (f *frontProcess) closed() bool {
+	f.t.Helper()
+	info, err := os.Stat(fmt.Sprintf("/proc/%d/mem", f.cmd.Process.Pid))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	st := info.Sys().(*syscall.Stat_t)
+	return st.Uid == 0 && st.Gid == 0
 }
 
 // trust makes a certificate, has the client trust it, and returns its files.

@@ -17,7 +17,8 @@ import (
 const listeningState = "0A"
 
 // holder words who listens on the port, as far as /proc tells: "by process 812
-// (nginx)". Sockets of other users' processes can only be attributed by root.
+// (nginx)". Sockets of other users' processes, and of those that hide their files as our
+// own do, can only be attributed by root.
 func holder(proc string, a netip.Addr, port int) string {
 	inodes := sockets(proc, a, port)
 	if len(inodes) == 0 {
@@ -25,7 +26,7 @@ func holder(proc string, a netip.Addr, port int) string {
 	}
 	pids := owners(proc, inodes)
 	if len(pids) == 0 {
-		return "by a process of another user (root can see which)"
+		return "by a process that this account may not look at (root can see which)"
 	}
 	words := make([]string, len(pids))
 	for i, pid := range pids {

@@ -33,8 +33,8 @@ func ProveMonitor(keep ...Capability) error {
 }
 
 // ProveNone shows that the process is not root, has no capability and can get
-// neither: the front end, the keykeeper and the built-in worker call it when
-// they start. An error means that the process must end.
+// neither: the keykeeper calls it when it starts, and a monitor without root. An error
+// means that the process must end.
 func ProveNone() error {
 	r, e, s := unix.Getresuid()
 	if r == 0 || e == 0 || s == 0 {

@@ -20,6 +20,10 @@ func (s *Session) expiresAt() time.Time {
 // monitor, which is one process for everybody, verify each of them.
 const renewalDelay = time.Second
 
+// renewalTick is the multiple of time at which what waits is shown, so that newer
+// tokens of many sessions come together and the monitor wakes up once for them.
+const renewalTick = 250 * time.Millisecond
+
 // seen compares the token of a request with the newest one. A newer one moves the
 // session's expiry and is shown to the monitor, which owns the worker's lease.
 func (s *Session) seen(c Caller) {
@@ -47,10 +51,12 @@ func (s *Session) renewalIn() time.Duration {
 	if s.keyID != s.shownKey {
 		return 0
 	}
+	now := s.t.now()
+	wait := renewalDelay - time.Duration(now.UnixNano())%renewalTick
 	if lease := s.worker.Lease(); !lease.IsZero() {
-		return max(0, min(renewalDelay, lease.Sub(s.t.now())/2))
+		return max(0, min(wait, lease.Sub(now)/2))
 	}
-	return renewalDelay
+	return wait
 }
 
 // showNewest has the monitor shown the newest token.

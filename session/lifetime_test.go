@@ -304,6 +304,39 @@ func TestRenewalWaitsForNoLossOfTheWorker(t *testing.T) {
 	}
 }
 
+// Newer tokens that came within a quarter of a second are shown in one moment, and none
+// waits for longer than a second.
+func TestRenewalsComeTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, session.Config{}, &sessiontest.Spawner{Worker: sessiontest.Echo, InMemory: true})
+		c := alice
+		c.Expiry = time.Now().Add(time.Minute)
+		begin := time.Now().Truncate(time.Second).Add(time.Second)
+		for token, after := range map[string]time.Duration{"early": 0, "late": 240 * time.Millisecond, "next": 260 * time.Millisecond} {
+			s := w.open(c)
+			time.AfterFunc(time.Until(begin)+after, func() { w.shows(s, c, token, 2*time.Minute) })
+		}
+		time.Sleep(time.Until(begin) + time.Second - time.Nanosecond)
+		w.wantRenewed("before")
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		got := w.spawner.Renewed()
+		slices.Sort(got)
+		if want := []string{"early", "late"}; !slices.Equal(got, want) {
+			t.Errorf("shown together: %q, want %q", got, want)
+		}
+		time.Sleep(250*time.Millisecond - time.Nanosecond)
+		if got := w.spawner.Renewed(); len(got) != 2 {
+			t.Errorf("shown between: %q", got)
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if got := w.spawner.Renewed(); len(got) != 3 || got[2] != "next" {
+			t.Errorf("shown in all: %q", got)
+		}
+	})
+}
+
 // A token with another key takes the place of one that waits, at once.
 func TestAnotherKeyEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,8 @@ var outboxBounds = bridge.Bounds{Messages: 256, Bytes: 4 << 20}
 const askHold = 5 * time.Second
 
 // outbox holds the messages that belong to no call, until the GET stream takes
-// them. Notifications wait for a stream within the bounds; log messages do not.
+// them. Notifications wait for a stream within the bounds; log messages and the
+// progress of tasks do not.
 type outbox struct {
 	refuse func(id uint64) // tells the worker that its request goes nowhere
 
@@ -36,11 +37,11 @@ func (o *outbox) state() (open, had bool) {
 	return o.stream != nil, o.had
 }
 
-// notification takes a notification; a log message only while somebody listens.
-func (o *outbox) notification(log bool, b *bridge.Buffer) {
+// notification takes a notification; a fleeting one only while somebody listens.
+func (o *outbox) notification(fleeting bool, b *bridge.Buffer) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.over != nil || log && o.stream == nil {
+	if o.over != nil || fleeting && o.stream == nil {
 		b.Free()
 		return
 	}

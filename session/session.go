@@ -189,7 +189,8 @@ func (u upstream) Notification(method []byte, b *bridge.Buffer) {
 		u.s.heard(b)
 		return
 	}
-	u.s.outbox.notification(string(method) == "notifications/message", b)
+	fleeting := string(method) == "notifications/message" || string(method) == "notifications/progress"
+	u.s.outbox.notification(fleeting, b)
 }
 
 func (u upstream) Can() bridge.Capability {

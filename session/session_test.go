@@ -209,6 +209,16 @@ func TestMisbehavingWorkers(t *testing.T) {
 			w.eventually("the worker is gone", func() bool { return w.spawner.Alive() == 0 })
 		})
 	}
+	t.Run("reports an error about no request", func(t *testing.T) { // which is no fault
+		w := newWorld(t, session.Config{}, &sessiontest.Spawner{Worker: sessiontest.Echo})
+		s := w.open(alice)
+		for _, id := range []string{"", `\"id\":null,`} {
+			w.begin(s, tool("1", "raw", `"text":"{\"jsonrpc\":\"2.0\",`+id+`\"error\":{\"code\":-32700,\"message\":\"m\"}}\n"`)).Close()
+			if got, err := w.call(s, tool("2", "echo", `"text":"lives"`)); err != nil || got != "lives" {
+				t.Errorf("after %q: %s, %v", id, got, err)
+			}
+		}
+	})
 	t.Run("answers twice", func(t *testing.T) {
 		w := newWorld(t, session.Config{}, &sessiontest.Spawner{Worker: sessiontest.Echo})
 		s := w.open(alice)

@@ -147,6 +147,7 @@ type Bridge struct {
 	lastID    uint64
 	calls     map[uint64]*Call // running in the worker, by our id
 	lost      ledger           // ids of calls that were given up
+	tasks     tasks            // what goes on although its call was answered
 	held      int              // bytes queued for calls or being written to clients
 	waiters   []*waiter        // for reuse
 	asks      map[uint64]*ask  // of the worker, by the id that the client sees

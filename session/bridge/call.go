@@ -45,6 +45,7 @@ type Call struct {
 	Options
 	clientID []byte // as it stands in the client's message
 	token    []byte // the client's progress token; nil: none
+	task     bool   // it asks for a task, whose progress is reported with the token as well
 	inline   [48]byte
 	digits   [20]byte // id, as it is written
 
@@ -147,6 +148,7 @@ func (c *Call) copyTokens(m *jsonrpc.Message) {
 	c.clientID = kept[:n:n]
 	if len(kept) > n {
 		c.token = kept[n:]
+		c.task = m.Task.Present() && !c.Modern && c.Translation == nil
 	}
 }
 

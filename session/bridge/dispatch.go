@@ -66,7 +66,7 @@ func (b *Bridge) message(m *jsonrpc.Message) error {
 // response gives an answer to the call that it belongs to.
 func (b *Bridge) response(m *jsonrpc.Message) error {
 	raw := m.IDBytes()
-	if string(raw) == "null" { // an error about no request in particular
+	if raw == nil || string(raw) == "null" { // an error about no request in particular
 		b.log().Debug().Msg("worker reports an error without an id")
 		return nil
 	}
@@ -90,6 +90,9 @@ func (b *Bridge) response(m *jsonrpc.Message) error {
 	delete(b.calls, id)
 	b.turn.answers++
 	closed, clientID, translation := c.closed, c.clientID, c.Translation
+	if c.task && m.Task.Present() {
+		b.tasks.add(id, c.token)
+	}
 	b.mu.Unlock()
 	out := Outgoing{Final: true, Code: errorCode(m)}
 	if !closed {
@@ -145,17 +148,25 @@ func (b *Bridge) notification(m *jsonrpc.Message) {
 	b.up.Notification(m.Method(), edited(m))
 }
 
-// progress goes to the call whose token it names. A token of no running call is
-// dropped: the client could take it for one of its own.
+// progress goes to the call whose token it names, and that of a task to Upstream. A
+// token of neither is dropped: the client could take it for one of its own.
 func (b *Bridge) progress(m *jsonrpc.Message) {
 	id, ok := parseID(m.ProgressToken.Of(m.Raw))
 	if !ok {
 		return
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	c := b.calls[id]
-	if c == nil || c.token == nil {
+	if c == nil {
+		token := b.tasks.token(id)
+		b.mu.Unlock()
+		if token != nil {
+			b.up.Notification(m.Method(), edited(m, jsonrpc.Edit{Span: m.ProgressToken, With: token}))
+		}
+		return
+	}
+	defer b.mu.Unlock()
+	if c.token == nil {
 		return
 	}
 	switch limit := b.cfg.RequestTimeout; {

@@ -76,7 +76,8 @@ type Message struct {
 	// Raw is the message without surrounding white space.
 	Raw  []byte
 	Kind Kind
-	// ID, Params, Result and Error cover the values as they stand in Raw.
+	// ID, Params, Result and Error cover the values as they stand in Raw. An error that
+	// names no request has null as its id or none (MCP 2025-11-25, basic, "Error Responses").
 	ID, Params, Result, Error Span
 
 	// Members of params (of a request or notification) or of result (of a
@@ -85,6 +86,8 @@ type Message struct {
 	// RequestID and ProgressToken are set for strings and numbers only.
 	Meta, Name, URI, RequestID, ProgressToken   Span
 	ProtocolVersion, Capabilities, RequestState Span
+	// Task is set for an object only (MCP 2025-11-25, basic/utilities/tasks).
+	Task Span
 	// Arguments, InputResponses, ResultType, TTL (ttlMs) and CacheScope are whatever
 	// value stands there.
 	Arguments, InputResponses, ResultType, TTL, CacheScope Span

@@ -100,6 +100,7 @@ const (
 	seenResultType
 	seenTTL
 	seenCacheScope
+	seenTask
 	seenMetaToken
 	seenMetaProtocol
 	seenMetaLevel
@@ -343,6 +344,8 @@ func (p *parser) payloadMember(name []byte, depth int) *Error {
 		return p.text(&m.RequestState, seenState, depth)
 	case "capabilities":
 		return p.objectValue(&m.Capabilities, seenCapabilities, depth)
+	case "task":
+		return p.objectValue(&m.Task, seenTask, depth)
 	case "arguments":
 		return p.whatever(&m.Arguments, seenArguments, depth)
 	case "inputResponses":
@@ -435,7 +438,7 @@ func (p *parser) classify() {
 		if p.seen&seenID != 0 {
 			p.m.Kind = Request
 		}
-	case p.seen&seenID == 0 || answer == 0 || answer == seenResult|seenError || p.seen&seenParams != 0:
+	case answer == 0 || answer == seenResult|seenError || p.seen&seenParams != 0 || answer == seenResult && p.seen&seenID == 0:
 		p.refuse(errShape)
 	case p.idNull && answer == seenResult:
 		p.refuse(errID)

@@ -23,6 +23,7 @@ func TestKinds(t *testing.T) {
 		{"result", `{"jsonrpc":"2.0","id":4,"result":{}}`, Response, `4`, ""},
 		{"result that is no object", `{"jsonrpc":"2.0","id":4,"result":null}`, Response, `4`, ""},
 		{"error", `{"jsonrpc":"2.0","id":"e","error":{"code":-1,"message":""}}`, Response, `"e"`, ""},
+		{"error without an id", `{"jsonrpc":"2.0","error":{"code":-1,"message":""}}`, Response, ``, ""},
 		{"error that names no request", `{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":""}}`, Response, `null`, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -120,7 +121,7 @@ func TestRefusedWithID(t *testing.T) {
 func TestComparedMembers(t *testing.T) {
 	text := `{"jsonrpc":"2.0","id":1,"method":"m","params":{
 	 "name":"n", "uri" : "u:", "requestId":9,"progressToken":"pt", "protocolVersion":"2025-06-18",
-	 "capabilities":{"roots":{}},"requestState":"st",
+	 "capabilities":{"roots":{}},"requestState":"st", "task": {"ttl":1},
 	 "_meta":{"progressToken": -1, "io.modelcontextprotocol/protocolVersion":"2026-07-28"},
 	 "arguments":{"name":"other","_meta":{"progressToken":5},"name":"twice is the worker's affair"}}}`
 	m, err := Parse([]byte(text))

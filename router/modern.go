@@ -109,9 +109,9 @@ func checkModern(h http.Header, m *jsonrpc.Message, acc accepted) *refusal {
 	if !says(h["Mcp-Method"], m.Method()) {
 		return refuse(kindHeader, "Mcp-Method must be there once and equal the method", "method header differs")
 	}
-	if span := named(m); span.Present() {
+	if span, has := named(m); has {
 		value, ok := decoded(h["Mcp-Name"])
-		if !ok || value != string(jsonrpc.Unquote(span.Of(m.Raw))) {
+		if !ok || !span.Present() || value != string(jsonrpc.Unquote(span.Of(m.Raw))) {
 			return refuse(kindHeader, "Mcp-Name must be there once and equal the name or uri in params", "name header differs")
 		}
 	}
@@ -128,15 +128,16 @@ func checkModern(h http.Header, m *jsonrpc.Message, acc accepted) *refusal {
 	return nil
 }
 
-// named is what Mcp-Name mirrors; absent: nothing.
-func named(m *jsonrpc.Message) jsonrpc.Span {
+// named is what Mcp-Name mirrors, absent when it is no string; false: the method has no
+// such thing.
+func named(m *jsonrpc.Message) (jsonrpc.Span, bool) {
 	switch string(m.Method()) {
 	case "tools/call", "prompts/get":
-		return m.Name
+		return m.Name, true
 	case "resources/read":
-		return m.URI
+		return m.URI, true
 	}
-	return jsonrpc.Span{}
+	return jsonrpc.Span{}, false
 }
 
 // says reports whether a header was sent once with exactly that value.

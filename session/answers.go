@@ -58,9 +58,9 @@ func (t *Table) Answer(server uint16, c Caller, m *jsonrpc.Message) ([]byte, boo
 	switch now := t.now(); {
 	case s == nil:
 	case discover && now.Before(s.discoverUntil):
-		return era.Result(m.IDBytes(), s.discover), true
+		return era.Result(m.IDBytes(), era.Lasting(s.discover, s.discoverUntil.Sub(now))), true
 	case !discover && now.Before(s.toolsUntil):
-		return era.Result(m.IDBytes(), s.tools), true
+		return era.Result(m.IDBytes(), era.Lasting(s.tools, s.toolsUntil.Sub(now))), true
 	}
 	return nil, false
 }

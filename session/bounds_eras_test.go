@@ -73,7 +73,8 @@ func TestSharedWorkersTakePlaces(t *testing.T) {
 	})
 }
 
-// What server/discover said is said again for as long as it holds.
+// What server/discover said is said again for as long as it holds, and says how much
+// longer that is.
 func TestDiscoverWithoutAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, session.Config{}, &sessiontest.Spawner{Worker: sessiontest.Echo, InMemory: true})
@@ -81,8 +82,12 @@ func TestDiscoverWithoutAWorker(t *testing.T) {
 		said := w.final(w.modern(alice), string(discover.Raw))
 		w.spawner.Kill()
 		time.Sleep(59 * time.Second)
-		if got, ok := w.Answer(0, alice, &discover); !ok || string(got) != said {
-			t.Errorf("%s, %v\nwant %s", got, ok, said)
+		got, ok := w.Answer(0, alice, &discover)
+		if g := read(t, string(got)).Result; !ok || g.TTL == nil || *g.TTL != 1000 {
+			t.Errorf("%s, %v", got, ok)
+		}
+		if again := strings.Replace(string(got), `,"ttlMs":1000`, ``, 1); again != strings.Replace(said, `,"ttlMs":60000`, ``, 1) {
+			t.Errorf("%s\nwant %s", got, said)
 		}
 		if got, ok := w.Answer(0, bob, &discover); ok {
 			t.Errorf("another principal got %s", got)

@@ -82,6 +82,7 @@ type result struct {
 		ResultType    string
 		Content       []struct{ Text string }
 		RequestState  string
+		TTL           *int `json:"ttlMs"`
 		InputRequests map[string]struct {
 			Method string
 			Params json.RawMessage

@@ -2,6 +2,7 @@ package era
 
 import (
 	"strconv"
+	"time"
 
 	"gatehouse/session/jsonrpc"
 )
@@ -60,6 +61,12 @@ func resultToModern(dst []byte, m *jsonrpc.Message, id []byte, cacheable bool, i
 func validTTL(value []byte) bool {
 	n, err := strconv.ParseInt(string(value), 10, 64)
 	return err == nil && n >= 0 && len(value) < 16
+}
+
+// Lasting is a result that was given before and holds that much longer.
+func Lasting(result []byte, left time.Duration) []byte {
+	return jsonrpc.AppendObject(nil, result, func(name []byte) bool { return string(name) == "ttlMs" },
+		jsonrpc.Member{Name: "ttlMs", Value: strconv.AppendInt(nil, left.Milliseconds(), 10)})
 }
 
 func validScope(value []byte) bool {

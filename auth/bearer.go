@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"gatehouse/auth/identity"
 	"gatehouse/auth/keys"
+	"gatehouse/auth/printable"
 	"gatehouse/auth/token"
 )
 
@@ -78,7 +78,7 @@ func (b *Bearer) Admit(ctx context.Context, h http.Header) (Caller, *Refusal) {
 	}
 	if !v.scopes.Has(b.cfg.Required...) {
 		return Caller{}, &Refusal{Kind: KindScope, Principal: v.principal,
-			Reason: "token has scopes " + shown(v.scopes.String()) + ", wanted " + shown(b.cfg.Required.String())}
+			Reason: "token has scopes " + printable.Quoted(v.scopes.String(), printable.Value) + ", wanted " + printable.Quoted(b.cfg.Required.String(), printable.Value)}
 	}
 	return Caller{Principal: v.principal, Scopes: v.scopes, Expiry: v.until, Token: raw, KeyID: v.keyID}, nil
 }
@@ -118,17 +118,6 @@ func (b *Bearer) judge(ctx context.Context, raw string) (verdict, *Refusal) {
 	v := verdict{principal: tok.Principal, scopes: tok.Scopes, keyID: tok.KeyID, until: tok.Until(), generation: generation}
 	b.cache.put(key, v)
 	return v, nil
-}
-
-// maxShown is how many bytes of a token's values stand in a reason.
-const maxShown = 256
-
-// shown makes a value of a token fit for the log: cut and escaped.
-func shown(s string) string {
-	if len(s) > maxShown {
-		return strconv.QuoteToASCII(s[:maxShown]) + "…"
-	}
-	return strconv.QuoteToASCII(s)
 }
 
 // digest hashes a token; one of the usual length without an allocation.

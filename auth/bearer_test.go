@@ -11,6 +11,7 @@ import (
 	"gatehouse/auth/authtest"
 	"gatehouse/auth/identity"
 	"gatehouse/auth/keys"
+	"gatehouse/auth/printable"
 	"gatehouse/auth/token"
 )
 
@@ -250,7 +251,7 @@ func TestReasonsAreCut(t *testing.T) {
 	w.issuer.Rotate("ES256")
 	_, foreign := w.admit(t, w.issuer.Mint(authtest.Claim("iss", "https://"+strings.Repeat("\u20ac", 300))))
 	for _, r := range []*Refusal{scope, foreign} {
-		if r == nil || len(r.Reason) > 8*maxShown {
+		if r == nil || len(r.Reason) > 8*printable.Value {
 			t.Errorf("%+v", r)
 		}
 	}

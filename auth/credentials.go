@@ -27,7 +27,7 @@ func credentials(fields []string, limit int) (string, *Refusal) {
 	if v == "" {
 		return "", &Refusal{Kind: KindSyntax, Reason: "empty Authorization field"}
 	}
-	if !printable(v) {
+	if !visible(v) {
 		return "", &Refusal{Kind: KindSyntax, Reason: "byte outside printable ASCII in the Authorization field"}
 	}
 	name, rest := v, ""
@@ -97,8 +97,8 @@ func quoted(s string) bool {
 	return strings.IndexByte("\"'`", s[0]) >= 0 || strings.IndexByte("\"'`", s[len(s)-1]) >= 0
 }
 
-// printable reports whether s is visible ASCII, spaces and tabs.
-func printable(s string) bool {
+// visible reports whether s is visible ASCII, spaces and tabs.
+func visible(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' && c != '\t' || c > '~' {
 			return false

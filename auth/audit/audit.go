@@ -1,6 +1,6 @@
 // Package audit writes one line a request: who asked for what, and what became
 // of it. A line never holds a header value, a query string, a body or a token;
-// what a client chose (a path, a method's name) is cut and escaped.
+// what a client chose (a path, a method's name) is cut, and all of it is printable.
 package audit
 
 import (
@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"gatehouse/auth/identity"
+	"gatehouse/auth/printable"
 )
 
 // MaxText is how many bytes of a text that a client chose stand in a line.
@@ -74,14 +75,14 @@ func (l *Log) Request(r *Line) {
 	if r.Status >= 500 {
 		e = l.out.Warn()
 	}
-	e.Str("remote", host(r.Remote)).Str("proto", r.Protocol).Str("method", cut(r.Method)).Str("path", cut(r.Path)).
+	e.Str("remote", host(r.Remote)).Str("proto", r.Protocol).Str("method", shown(r.Method)).Str("path", shown(r.Path)).
 		Int("status", r.Status).Int64("bytes", r.Bytes).Int64("us", r.Duration.Microseconds())
 	for _, f := range [...]struct{ name, value string }{
 		{"iss", string(r.Principal.Issuer)}, {"sub", string(r.Principal.Subject)}, {"client", string(r.Principal.Client)},
-		{"account", r.Account}, {"session", r.Session}, {"rpc", cut(r.Message)}, {"kind", r.Kind}, {"reason", r.Reason},
+		{"account", r.Account}, {"session", r.Session}, {"rpc", shown(r.Message)}, {"kind", r.Kind}, {"reason", r.Reason},
 	} {
 		if f.value != "" {
-			e.Str(f.name, f.value)
+			e.Str(f.name, printable.Text(f.value, len(f.value)))
 		}
 	}
 	e.Str(zerolog.TimestampFieldName, l.at(r.At)).Msg("request")
@@ -95,9 +96,5 @@ func host(addr string) string {
 	return addr
 }
 
-func cut(s string) string {
-	if len(s) > MaxText {
-		return s[:MaxText] + "…"
-	}
-	return s
-}
+// shown is a text that a client chose.
+func shown(s string) string { return printable.Text(s, MaxText) }

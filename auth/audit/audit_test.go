@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode"
 
 	"gatehouse/auth/identity"
 )
@@ -70,9 +71,9 @@ func TestZeroLogWritesNothing(t *testing.T) {
 func TestLineIsOneLineWhateverTheClientSent(t *testing.T) {
 	var out bytes.Buffer
 	l := New(&out)
-	evil := "/x\r\n{\"status\":200}\x00\x7f\x1b[2J\u2028" + strings.Repeat("a", 4096)
-	l.Request(&Line{Method: evil, Path: evil, Message: evil, Reason: "bytes \x00\n", Status: 500,
-		Principal: identity.Principal{Subject: "a\nb"}})
+	evil := "/x\r\n{\"status\":200}\x00\x7f\x1b[2J\u2028\u009b\u202e" + strings.Repeat("a", 4096)
+	l.Request(&Line{Method: evil, Path: evil, Message: evil, Reason: "bytes \x00\n\u202e", Status: 500,
+		Principal: identity.Principal{Subject: "a\nb\u202e"}})
 	b := out.Bytes()
 	if n := bytes.Count(b, []byte("\n")); n != 1 {
 		t.Errorf("%d line ends in the line, want 1", n)
@@ -81,6 +82,9 @@ func TestLineIsOneLineWhateverTheClientSent(t *testing.T) {
 		if c < ' ' || c == 0x7f {
 			t.Errorf("control byte %#x at %d", c, i)
 		}
+	}
+	if i := bytes.IndexFunc(b[:len(b)-1], func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
+		t.Errorf("a terminal could obey %q", b[i:min(i+4, len(b))])
 	}
 	if len(b) > 2048 {
 		t.Errorf("line has %d bytes; what a client chooses must be cut", len(b))

@@ -39,7 +39,7 @@ func (t *Trace) Message(d Direction, method, path, session string, p identity.Pr
 	if t == nil {
 		return
 	}
-	e := t.out.Info().Str("dir", string(d)).Str("method", cut(method)).Str("path", cut(path))
+	e := t.out.Info().Str("dir", string(d)).Str("method", shown(method)).Str("path", shown(path))
 	if session != "" {
 		e.Str("session", session)
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/zitadel/oidc/v3/pkg/oidc"
 	"github.com/zitadel/oidc/v3/pkg/op"
+
+	"gatehouse/auth/printable"
 )
 
 // The clients that exist without registration.
@@ -25,6 +27,9 @@ const (
 
 // maxClients bounds how many clients may be registered; the oldest go first.
 const maxClients = 500
+
+// maxName is how many bytes of the name that a client chose stand in logs and pages.
+const maxName = 60
 
 // client is a registered client, as it is kept.
 type client struct {
@@ -117,7 +122,7 @@ func (s *store) register(r registration) (registered, error) {
 			return registered{}, err
 		}
 	}
-	c := &client{ID: "dcr-" + strings.ToLower(rand.Text()), Name: printable(r.Name), Redirects: r.RedirectURIs, Made: s.cfg.Now()}
+	c := &client{ID: "dcr-" + strings.ToLower(rand.Text()), Name: printable.Text(r.Name, maxName), Redirects: r.RedirectURIs, Made: s.cfg.Now()}
 	if err := s.addClient(c); err != nil {
 		return registered{}, err
 	}
@@ -150,18 +155,4 @@ func checkRedirect(raw string) error {
 
 func isLoopbackName(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
-}
-
-// printable keeps a name that strangers chose short and harmless in logs and pages.
-func printable(name string) string {
-	name = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r > 0xffff {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(name, ""))
-	if r := []rune(name); len(r) > 60 {
-		name = string(r[:60])
-	}
-	return name
 }

@@ -3,9 +3,9 @@ package keys
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
+	"gatehouse/auth/printable"
 	"gatehouse/auth/token"
 )
 
@@ -44,7 +44,7 @@ func Judge(ctx context.Context, v *token.Verifier, src Source, raw string, audie
 	if r := refused(err); r.Kind == token.KindUnknownKey {
 		if iss, foreign := v.Foreign(raw); foreign {
 			return nil, 0, &Refusal{Kind: token.KindUnverifiable,
-				Reason: "the token names the issuer " + shown(iss) + ", which is not configured"}
+				Reason: "the token names the issuer " + printable.Quoted(iss, printable.Value) + ", which is not configured"}
 		}
 		switch src.Lookup(ctx, r.KeyID) {
 		case Known:
@@ -73,15 +73,4 @@ func refused(err error) token.Refusal {
 		return *r
 	}
 	return token.Refusal{}
-}
-
-// maxShown is how many bytes of a token's values stand in a reason.
-const maxShown = 256
-
-// shown makes a value of a token fit for the log: cut and escaped.
-func shown(s string) string {
-	if len(s) > maxShown {
-		return strconv.QuoteToASCII(s[:maxShown]) + "…"
-	}
-	return strconv.QuoteToASCII(s)
 }

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/oauth2"
+
+	"gatehouse/auth/printable"
 )
 
 // said is what the issuer said in an error, in one line.
@@ -24,22 +24,13 @@ func said(err error) string {
 	return plain(r.ErrorCode + ": " + r.ErrorDescription)
 }
 
-// maxPlain is how many characters of a foreign text are shown.
+// maxPlain is how many bytes of a foreign text are shown.
 const maxPlain = 500
 
-// plain is a text from elsewhere as a terminal may have it: without control
-// characters, which could move its cursor or type for the person, and not endless.
+// plain is a text from elsewhere as a terminal may have it: in one line, fit to be
+// shown, and not endless.
 func plain(s string) string {
-	r := []rune(strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, s[:min(len(s), utf8.UTFMax*maxPlain)]))
-	if len(r) > maxPlain {
-		return string(r[:maxPlain]) + "…"
-	}
-	return string(r)
+	return printable.Text(strings.Join(strings.Fields(s), " "), maxPlain)
 }
 
 // remedies are known refusals of issuers, by a part of what they say. The first

@@ -39,7 +39,7 @@ func keycloakAudienceHint(j *judgement) string {
 	}
 	scope := "none"
 	if raw, ok := j.claims["scope"]; ok {
-		scope = cut(plain(string(raw)))
+		scope = plain(string(raw))
 	}
 	return fmt.Sprintf("; fix in Keycloak: give the client scope that clients ask for a mapper of type Audience with Included Custom Audience %s "+
 		"and Add to access token on, assign the scope to the client, and let the client ask for it (the token's scope: %s)", want, scope)

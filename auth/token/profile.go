@@ -196,7 +196,7 @@ func ownMark(j *judgement) string {
 
 func missingClientHint(j *judgement) string {
 	if _, ok := j.claims["azp"]; ok {
-		return fmt.Sprintf(" but azp %s (a Keycloak token? then set the token profile to keycloak)", cut(plain(string(j.claims["azp"]))))
+		return fmt.Sprintf(" but azp %s (a Keycloak token? then set the token profile to keycloak)", plain(string(j.claims["azp"])))
 	}
 	return ""
 }

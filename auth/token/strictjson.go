@@ -12,6 +12,8 @@ import (
 	"unicode"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"gatehouse/auth/printable"
 )
 
 // maxDepth is how deep header, claims and key sets may nest.
@@ -146,7 +148,7 @@ func checkNumber(b []byte) error {
 		return nil // at most 10^300
 	}
 	if _, err := strconv.ParseFloat(string(b), 64); errors.Is(err, strconv.ErrRange) {
-		return fmt.Errorf("number %s is out of range", cut(string(b)))
+		return fmt.Errorf("number %s is out of range", plain(string(b)))
 	}
 	return nil
 }
@@ -194,7 +196,7 @@ func (o object) date(name string) (t time.Time, found bool, err error) {
 	}
 	f, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil || math.IsNaN(f) || f < 1 || f > maxTime {
-		return time.Time{}, true, fmt.Errorf("%s is %s, want seconds since 1970 from 1 to %d", name, cut(string(raw)), int64(maxTime))
+		return time.Time{}, true, fmt.Errorf("%s is %s, want seconds since 1970 from 1 to %d", name, plain(string(raw)), int64(maxTime))
 	}
 	return time.Unix(int64(f), 0).UTC(), true, nil
 }
@@ -234,22 +236,11 @@ func kindName(raw jsontext.Value) string {
 // maxShown is how many bytes of a foreign value a reason shows.
 const maxShown = 120
 
-// cut shortens s to maxShown bytes, at a rune's border.
-func cut(s string) string {
-	if len(s) <= maxShown {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxShown], "") + "…"
-}
-
 // quote makes a foreign value safe for a log line.
-func quote(s string) string { return strconv.QuoteToASCII(cut(s)) }
+func quote(s string) string { return printable.Quoted(s, maxShown) }
 
 // plain is quote without the quotation marks, for text that is mostly ours.
-func plain(s string) string {
-	q := quote(s)
-	return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
-}
+func plain(s string) string { return printable.ASCII(s, maxShown) }
 
 // quoteAll lists foreign values, the first eight of them.
 func quoteAll(values []string) string {

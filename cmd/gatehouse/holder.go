@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"gatehouse/auth/printable"
 )
 
 // listening is the state of a listening socket in /proc/net/tcp.
@@ -114,10 +116,5 @@ func processName(proc string, pid int) string {
 	if err != nil {
 		return "unknown"
 	}
-	return strings.Map(func(r rune) rune {
-		if r < 0x20 || r > 0x7e {
-			return '?'
-		}
-		return r
-	}, strings.TrimSuffix(string(b), "\n"))
+	return printable.Text(strings.TrimSuffix(string(b), "\n"), printable.Value)
 }

@@ -168,7 +168,7 @@ func TestHolder(t *testing.T) {
 	must(os.Symlink("/dev/null", filepath.Join(proc, "900", "fd", "0")))
 	a := netip.MustParseAddr("127.0.0.1")
 	for port, want := range map[int]string{
-		8000: "by process 812 (ngi?nx)",
+		8000: `by process 812 (ngi\u001bnx)`,
 		8001: "by a process that this account may not look at (root can see which)",
 		8002: "by a process that can't be seen from here", // a connection, no listener
 		8003: "by a process that can't be seen from here",

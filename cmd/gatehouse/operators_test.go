@@ -96,7 +96,7 @@ func TestSessionsCommand(t *testing.T) {
 		t.Fatalf("%d %s", code, complaint)
 	}
 	rows := strings.Split(strings.TrimSpace(out), "\n")
-	for i, want := range [][]string{{"ID", "SESSION", "MEMORY"}, {"w7", "abcdef", "alice", "s?1", "1m1s", "2", "yes", "1.0 MiB"}, {"w8", "?", "bob"}} {
+	for i, want := range [][]string{{"ID", "SESSION", "MEMORY"}, {"w7", "abcdef", "alice", `s\u001b1`, "1m1s", "2", "yes", "1.0 MiB"}, {"w8", "?", "bob"}} {
 		for _, w := range want {
 			if len(rows) != 3 || !strings.Contains(rows[i], w) {
 				t.Fatalf("line %d lacks %q:\n%s", i, w, out)

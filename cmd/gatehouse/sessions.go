@@ -15,10 +15,10 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"golang.org/x/sys/unix"
 
+	"gatehouse/auth/printable"
 	"gatehouse/cmd/internal/conf"
 )
 
@@ -116,6 +116,9 @@ func (cmd *sessionsListCmd) Run(s streams, parent *sessionsCmd) error {
 	return out.Flush()
 }
 
+// maxCell is how many bytes of a value the table shows: as many as a client's name has.
+const maxCell = 512
+
 // row is a line of the table. What the front end does not say is a question mark.
 func (w *operatorWorker) row(now time.Time) []string {
 	session, idle, calls, stream := "?", "?", "?", "?"
@@ -138,12 +141,7 @@ func (w *operatorWorker) row(now time.Time) []string {
 		fmt.Sprint(w.PID), fmt.Sprintf("%.1f MiB", float64(w.Memory)/(1<<20)), lease,
 	}
 	for i := range row {
-		row[i] = strings.Map(func(r rune) rune {
-			if !unicode.IsPrint(r) {
-				return '?'
-			}
-			return r
-		}, row[i])
+		row[i] = printable.Text(row[i], maxCell)
 	}
 	return row
 }

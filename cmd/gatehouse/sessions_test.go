@@ -115,7 +115,7 @@ func TestSessionsRows(t *testing.T) {
 		{"a session", "k3Jx0a 4s 1 yes", operatorWorker{Known: true, Session: "k3Jx0a", IdleMS: 4000, Calls: 1, Stream: true}},
 		{"not described", "? ? ? ?", operatorWorker{}},
 		{"warm", "(warm) - - -", operatorWorker{Warm: true}},
-		{"what a terminal would obey", "?2J?x 0s 0 no", operatorWorker{Known: true, Session: "\u009b2J\u202ex"}},
+		{"what a terminal would obey", `\u009b2J\u202ex 0s 0 no`, operatorWorker{Known: true, Session: "\u009b2J\u202ex"}},
 	} {
 		row := c.w.row(time.Now())
 		if got := strings.Join([]string{row[1], row[7], row[8], row[9]}, " "); got != c.want {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"gatehouse/auth/identity"
+	"gatehouse/auth/printable"
 )
 
 // MaxName is the longest account name that a token can reach, in bytes.
@@ -38,20 +39,15 @@ func ValidName(s string) bool {
 func checkName(name string, p Policy) *Refusal {
 	switch {
 	case !ValidName(name):
-		return &Refusal{"grammar", fmt.Sprintf("%q is not the form of an account name", cut(name))}
+		return &Refusal{"grammar", fmt.Sprintf("%s is not the form of an account name", printable.Quoted(name, maxShown))}
 	case slices.Contains(p.DenyUsers, name):
 		return &Refusal{"deny_users", fmt.Sprintf("%s is denied by name", name)}
 	}
 	return nil
 }
 
-// cut shortens what a token brought, for a log.
-func cut(s string) string {
-	if len(s) > 64 {
-		return s[:64] + "..."
-	}
-	return s
-}
+// maxShown is how many bytes of a name that a token brought a refusal shows.
+const maxShown = 64
 
 // subject is an account under examination: everything that was read about it.
 type subject struct {
@@ -77,7 +73,7 @@ func (d *Directory) load(ctx context.Context, name string, p Policy, withShadow 
 	}
 	if s.entry, err = v.byName(ctx, name); err != nil {
 		if errors.Is(err, ErrNotFound) {
-			return nil, &Refusal{"lookup", fmt.Sprintf("there is no account %q", cut(name))}
+			return nil, &Refusal{"lookup", fmt.Sprintf("there is no account %s", printable.Quoted(name, maxShown))}
 		}
 		return nil, err
 	}
@@ -175,7 +171,7 @@ var systemChecks = []check{
 func roundTrip(s *subject) string {
 	switch {
 	case s.entry.name != s.requested:
-		return fmt.Sprintf("asked for %q, got %q", cut(s.requested), s.entry.name)
+		return fmt.Sprintf("asked for %s, got %q", printable.Quoted(s.requested, maxShown), s.entry.name)
 	case s.again.name != s.requested || s.again.uid != s.entry.uid:
 		return fmt.Sprintf("uid %d is another account's first name: %q", s.entry.uid, s.again.name)
 	}

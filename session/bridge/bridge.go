@@ -328,7 +328,7 @@ func within(limit time.Duration, c <-chan struct{}) bool {
 func (b *Bridge) report() {
 	e := b.log().Info()
 	if !b.stopped {
-		e = b.log().Warn().Str("stderr_tail", printable(b.drain.tail.last(stderrReported)))
+		e = b.log().Warn().Str("stderr_tail", shown(b.drain.tail.last(stderrReported)))
 	}
 	select {
 	case <-b.w.Exited():

@@ -2,14 +2,13 @@ package bridge
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/rs/zerolog"
+
+	"gatehouse/auth/printable"
 )
 
 // Limits on a worker's stderr.
@@ -95,28 +94,14 @@ func (d *stderrDrain) flush() {
 		e.Int("skipped_bytes", d.skipped)
 		d.skipped = 0
 	}
-	e.Str("stderr", printable(d.line)).Msg("worker says")
+	e.Str("stderr", shown(d.line)).Msg("worker says")
 }
 
-// printable escapes what a terminal or a log reader might obey.
-func printable(b []byte) string {
-	var out strings.Builder
-	for len(b) > 0 {
-		r, n := utf8.DecodeRune(b)
-		switch {
-		case r == utf8.RuneError && n == 1:
-			fmt.Fprintf(&out, `\x%02x`, b[0])
-		case r == '\t' || r == '\n':
-			out.WriteByte(' ')
-		case !unicode.IsPrint(r):
-			fmt.Fprintf(&out, `\u%04x`, r)
-		default:
-			out.Write(b[:n])
-		}
-		b = b[n:]
-	}
-	return out.String()
-}
+// oneLine folds what may stand between words.
+var oneLine = strings.NewReplacer("\t", " ", "\n", " ")
+
+// shown is what a worker wrote as a line of the log has it.
+func shown(b []byte) string { return printable.Text(oneLine.Replace(string(b)), len(b)) }
 
 // ring keeps the last tailBytes bytes. It takes memory only as it fills.
 type ring struct {

@@ -2,41 +2,20 @@ package monitor
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/time/rate"
 
+	"gatehouse/auth/printable"
 	"gatehouse/session/monitor/proc"
 	"gatehouse/session/spawn"
 )
 
-// maxLogged is the longest value of a token or a request in a log line, in bytes.
-const maxLogged = 256
-
-// clean makes a value fit for a log: what is not printable is shown as its number,
-// so that no value can look like another line or turn its direction.
-func clean(s string) string { return cleanTo(maxLogged, s) }
-
-// cleanTo is clean with another limit, in bytes.
-func cleanTo(limit int, s string) string {
-	var b strings.Builder
-	for _, r := range shorten(s, limit) {
-		if unicode.IsPrint(r) {
-			b.WriteRune(r)
-		} else {
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	if len(s) > limit {
-		b.WriteString("...")
-	}
-	return b.String()
-}
+// clean makes a value of a token or a request fit for a log line.
+func clean(s string) string { return printable.Text(s, printable.Value) }
 
 // complaint puts what a program of ours says about the configuration, in several
 // lines, into one of the log. It is not cut short where a principal's words would be:
@@ -54,7 +33,7 @@ func complaint(err error) string {
 		}
 		b.WriteString(line)
 	}
-	return cleanTo(maxComplaint, b.String())
+	return printable.Text(b.String(), maxComplaint)
 }
 
 // whose adds the principal and the token's id, never the token.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gatehouse/auth/authtest"
+	"gatehouse/auth/printable"
 	"gatehouse/auth/token"
 	"gatehouse/session/spawn"
 )
@@ -156,13 +157,13 @@ func TestLogTextIsOneLine(t *testing.T) {
 		"Zoë":                    "Zoë",
 		"a\nb\x00c\x1b[31m":      `a\u000ab\u0000c\u001b[31m`,
 		"\u202eevil\u200b\u0085": `\u202eevil\u200b\u0085`,
-		"\xff":                   `"\xff"`,
+		"\xff":                   `\xff`,
 	} {
 		if got := clean(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}
-	if got := clean(strings.Repeat("é", 1000)); len(got) > maxLogged+3 || !strings.HasSuffix(got, "é...") {
+	if got := clean(strings.Repeat("é", 1000)); len(got) > printable.Value+3 || !strings.HasSuffix(got, "é…") {
 		t.Errorf("%d bytes: %q", len(got), got)
 	}
 	remedy := strings.Repeat("x", 1000) + " set MCP_ISSUER"

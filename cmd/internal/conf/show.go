@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"strings"
 	"text/tabwriter"
+
+	"gatehouse/auth/printable"
 )
 
 // Show prints the effective configuration with the origin of each value, one
@@ -52,10 +53,5 @@ func (c *Config) shown(s *Setting, i int) string {
 	if text == "" {
 		return "-"
 	}
-	return strings.Map(func(r rune) rune {
-		if r < 0x20 || r == 0x7f {
-			return '?'
-		}
-		return r
-	}, text)
+	return printable.Text(text, len(text))
 }

@@ -11,6 +11,7 @@ import (
 	"gatehouse/auth"
 	"gatehouse/auth/audit"
 	"gatehouse/auth/authtest"
+	"gatehouse/auth/logtest"
 	"gatehouse/session"
 )
 
@@ -78,7 +79,7 @@ func TestAuditLines(t *testing.T) {
 // TestTrace: a line a message both ways, those of refused requests too, and never
 // a header or a query string.
 func TestTrace(t *testing.T) {
-	trace := new(lockedBuffer)
+	trace := new(logtest.Log)
 	r := newRig(t, echoing(), func(c *Config, _ *session.Config) { c.Trace = audit.NewTrace(trace, 80) })
 	token := r.mint()
 	id := r.initialize("HTTP/1.1", token)

@@ -1,7 +1,6 @@
 package router
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -25,6 +24,7 @@ import (
 	"gatehouse/auth/authtest"
 	"gatehouse/auth/identity"
 	"gatehouse/auth/keys"
+	"gatehouse/auth/logtest"
 	"gatehouse/auth/token"
 	"gatehouse/session"
 	"gatehouse/session/spawn"
@@ -40,7 +40,7 @@ type rig struct {
 	issuer  *authtest.Issuer
 	other   *authtest.Issuer // whose tokens are as good, for the same server
 	keys    *staticKeys
-	audit   *lockedBuffer
+	audit   *logtest.Log
 	base    string // https://127.0.0.1:port or http://
 	addr    string
 	clients map[string]*http.Client // "HTTP/1.1", and "HTTP/2.0" with TLS
@@ -60,7 +60,7 @@ func loopback(c *Config, s *session.Config) {
 // newRig serves /mcp, which wants mcp:use, and /other, which wants files too.
 func newRig(t *testing.T, sp spawn.Spawner, options ...rigOption) *rig {
 	t.Helper()
-	r := &rig{t: t, issuer: newIssuer(), audit: new(lockedBuffer), clients: map[string]*http.Client{}}
+	r := &rig{t: t, issuer: newIssuer(), audit: new(logtest.Log), clients: map[string]*http.Client{}}
 	r.other = newIssuer()
 	r.other.URL = authtest.OtherURL
 	r.keys = &staticKeys{set: authtest.KeySet(r.issuer, r.other)}
@@ -273,23 +273,6 @@ func (k *staticKeys) change(f func(*staticKeys)) {
 	defer k.mu.Unlock()
 	f(k)
 	k.gen++
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func selfSigned(t testing.TB) *tls.Certificate {

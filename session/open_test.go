@@ -1,7 +1,6 @@
 package session_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"gatehouse/auth/logtest"
 	"gatehouse/session"
 	"gatehouse/session/jsonrpc"
 	"gatehouse/session/sessiontest"
@@ -65,7 +65,7 @@ func TestBadStarts(t *testing.T) {
 
 // TestStartFailureIsInTheLog: the operator sees why.
 func TestStartFailureIsInTheLog(t *testing.T) {
-	var log lockedBuffer
+	var log logtest.Log
 	sp := &sessiontest.Spawner{Worker: sessiontest.DiesAtStart}
 	table := session.New(session.Config{MaxSessions: 1}, sp, zerolog.New(&log))
 	_, _, err := table.Open(context.Background(), 0, alice, parse(t, initialize))
@@ -76,23 +76,6 @@ func TestStartFailureIsInTheLog(t *testing.T) {
 	contains(t, log.String(), `"stderr":"missing API_KEY"`)
 	contains(t, log.String(), `"stderr_tail":"missing API_KEY `)
 	contains(t, log.String(), `"exit_code":3`)
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func TestWorkerRefusesInitialize(t *testing.T) {

@@ -6,34 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"gatehouse/auth/logtest"
 	"gatehouse/session"
 	"gatehouse/session/sessiontest"
 
 	"github.com/rs/zerolog"
 )
-
-// lockedLog collects log lines.
-type lockedLog struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // TestOutboxIsBounded: what a client that is away has waiting for it is 256 messages
 // and 4 MiB; the oldest notifications make room, and the gap is logged.
@@ -44,7 +26,7 @@ func TestOutboxIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				log := new(lockedLog)
+				log := new(logtest.Log)
 				table := session.New(session.Config{MaxSessions: 2, Lifetime: session.Lifetime{StreamLossGrace: -1}},
 					&sessiontest.Spawner{Worker: sessiontest.Echo, InMemory: true}, zerolog.New(log))
 				w := &world{t, table, nil}

@@ -1,7 +1,6 @@
 package issuer
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"gatehouse/auth/authtest"
 	"gatehouse/auth/identity"
 	"gatehouse/auth/keys"
+	"gatehouse/auth/logtest"
 )
 
 var quiet = log.New(io.Discard, "", 0)
@@ -93,7 +93,7 @@ func hanging(ctx context.Context) (Result, error) {
 type world struct {
 	engine *Engine
 	store  *keys.Store
-	log    *logBuffer
+	log    *logtest.Log
 
 	mu      sync.Mutex
 	removed []keys.Removed
@@ -103,7 +103,7 @@ type world struct {
 // start runs an engine over a script, in the caller's bubble.
 func start(t *testing.T, c Config, fetchers ...fetcher) *world {
 	t.Helper()
-	w := &world{log: &logBuffer{}}
+	w := &world{log: new(logtest.Log)}
 	if c.Sources == nil {
 		c.Sources = []Source{{Issuer: testIssuer}}
 	}
@@ -149,25 +149,11 @@ func (w *world) has(kid string) bool {
 	return set.HasKeyID(kid)
 }
 
+func (w *world) usable(iss identity.Issuer) bool {
+	return slices.ContainsFunc(w.store.Status(), func(st keys.Status) bool { return st.Issuer == iss && st.Usable })
+}
+
 func (w *world) health() keys.Health { return w.store.Status()[0].Health }
-
-// logBuffer is a log that a test reads.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 func newKeys(n int) []*authtest.Key {
 	ks := make([]*authtest.Key, n)

@@ -1,7 +1,6 @@
 package issuer_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -24,6 +23,7 @@ import (
 	"gatehouse/auth/issuer"
 	"gatehouse/auth/issuertest"
 	"gatehouse/auth/keys"
+	"gatehouse/auth/logtest"
 	"gatehouse/auth/token"
 )
 
@@ -33,13 +33,13 @@ type service struct {
 	t     *testing.T
 	store *keys.Store
 	judge *token.Verifier
-	log   *syncBuffer
+	log   *logtest.Log
 	stop  func()
 }
 
 func serve(t *testing.T, i *issuertest.Issuer, dir string) *service {
 	t.Helper()
-	s := &service{t: t, log: &syncBuffer{}}
+	s := &service{t: t, log: new(logtest.Log)}
 	engine, err := issuer.New(issuer.Config{
 		Sources:  []issuer.Source{{Issuer: i.ID(), CAPEM: i.CAPEM()}},
 		StateDir: dir,
@@ -249,7 +249,7 @@ func TestNothingIsLeftRunning(t *testing.T) {
 	s := serve(t, i, t.TempDir())
 	var wg sync.WaitGroup
 	for n := range 1000 {
-		wg.Go(func() { s.store.Await(t.Context(), fmt.Sprintf("x%d", n)) })
+		wg.Go(func() { s.store.Lookup(t.Context(), fmt.Sprintf("x%d", n)) })
 	}
 	wg.Wait()
 	s.stop()
@@ -263,23 +263,6 @@ func TestNothingIsLeftRunning(t *testing.T) {
 		}
 		return true
 	})
-}
-
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 // kidOf reads a token's kid.

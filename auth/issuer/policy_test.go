@@ -71,7 +71,7 @@ func TestStartWhileTheIssuerIsDown(t *testing.T) {
 				w := start(t, Config{}, s)
 				time.Sleep(26 * time.Hour) // also much longer than max stale
 				synctest.Wait()
-				if w.store.Ready() || w.store.Decidable(testIssuer) {
+				if w.store.Ready() || w.usable(testIssuer) {
 					t.Error("ready without keys")
 				}
 				ks := newKeys(1)
@@ -206,7 +206,7 @@ func TestNewKeyIsFoundAtOnce(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		s.set(serving(ks...))
 		begun := time.Now()
-		if !w.store.Await(t.Context(), ks[1].ID) {
+		if w.store.Lookup(t.Context(), ks[1].ID) != keys.Known {
 			t.Error("the new key is not found")
 		}
 		if d := time.Since(begun); d != 0 {
@@ -236,7 +236,7 @@ func TestFloodOfInventedKeyIDs(t *testing.T) {
 		for i := range 2000 {
 			go func() {
 				time.Sleep(time.Duration(i) * 30 * time.Millisecond) // one minute in all
-				if w.store.Await(ctx, fmt.Sprintf("x%d", i)) {
+				if w.store.Lookup(ctx, fmt.Sprintf("x%d", i)) == keys.Known {
 					t.Error("an invented key id is known")
 				}
 			}()
@@ -245,7 +245,7 @@ func TestFloodOfInventedKeyIDs(t *testing.T) {
 			time.Sleep(time.Second)
 			before := time.Now()
 			for range 20 {
-				if !w.store.Await(ctx, ks[0].ID) {
+				if w.store.Lookup(ctx, ks[0].ID) != keys.Known {
 					t.Error("good traffic is refused")
 				}
 			}
@@ -264,7 +264,7 @@ func TestFloodOfInventedKeyIDs(t *testing.T) {
 		}
 		rotated := time.Now()
 		s.set(serving(ks...))
-		for !w.store.Await(ctx, ks[1].ID) {
+		for w.store.Lookup(ctx, ks[1].ID) != keys.Known {
 			if time.Since(rotated) > 12*time.Second {
 				t.Fatal("the new key is not found within 12 s")
 			}
@@ -333,7 +333,7 @@ func TestIssuersDoNotWaitForEachOther(t *testing.T) {
 		good, bad := &script{answer: serving(newKeys(1)...)}, &script{answer: hanging}
 		w := start(t, Config{Sources: []Source{{Issuer: "https://slow.example"}, {Issuer: testIssuer}}}, bad, good)
 		synctest.Wait()
-		if !w.store.Decidable(testIssuer) || w.store.Decidable("https://slow.example") || !w.store.Ready() {
+		if !w.usable(testIssuer) || w.usable("https://slow.example") || !w.store.Ready() {
 			t.Error("the good issuer is not usable at once")
 		}
 		begun := time.Now()

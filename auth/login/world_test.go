@@ -21,6 +21,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"gatehouse/auth/demoissuer"
+	"gatehouse/auth/logtest"
 )
 
 const (
@@ -33,30 +34,12 @@ type world struct {
 	*testing.T
 	issuer   *demoissuer.Issuer
 	dir      string
-	log      *lines // of the issuer
+	log      *logtest.Log // of the issuer
 	mcp      http.Handler
 	issuerAt http.Handler
 
 	mu   sync.Mutex
 	seen map[string]int // requests to the issuer's token endpoint by grant, and others by path
-}
-
-// lines collects what is written, for several goroutines.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func TestMain(m *testing.M) {
@@ -66,7 +49,7 @@ func TestMain(m *testing.M) {
 
 func newWorld(t *testing.T, life time.Duration) *world {
 	t.Helper()
-	w := &world{T: t, dir: t.TempDir(), log: &lines{}, seen: map[string]int{}}
+	w := &world{T: t, dir: t.TempDir(), log: new(logtest.Log), seen: map[string]int{}}
 	var err error
 	w.issuer, err = demoissuer.New(demoissuer.Config{Issuer: issuerURL, Resources: []string{serverURL},
 		StateDir: t.TempDir(), AccessLife: life, Log: zerolog.New(w.log)})

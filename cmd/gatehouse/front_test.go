@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"gatehouse/auth/logtest"
 	"gatehouse/session/spawn"
 )
 
@@ -198,7 +199,7 @@ func TestFrontRefusesAPlanItDoesNotKnow(t *testing.T) {
 		"no server":     `{"auth":false}`,
 		"too long":      `{"log_level":"` + strings.Repeat("x", maxPlan) + `"}`,
 	} {
-		f := &frontProcess{t: t, stderr: new(safeBuffer), exited: make(chan error, 1)}
+		f := &frontProcess{t: t, stderr: new(logtest.Log), exited: make(chan error, 1)}
 		ours, theirs := socketpair(t)
 		defer ours.Close()
 		f.run([]byte(doc), []*os.File{nil, theirs})

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -15,7 +14,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -26,6 +24,7 @@ import (
 	"gatehouse/auth/authtest"
 	"gatehouse/auth/identity"
 	"gatehouse/auth/keys"
+	"gatehouse/auth/logtest"
 	"gatehouse/auth/token"
 	"gatehouse/certs"
 	"gatehouse/cmd/internal/plan"
@@ -38,7 +37,7 @@ import (
 type frontProcess struct {
 	t       *testing.T
 	cmd     *exec.Cmd
-	stderr  *safeBuffer
+	stderr  *logtest.Log
 	monitor *spawn.Conn
 	keys    *os.File
 	hello   chan struct{}
@@ -69,7 +68,7 @@ func frontPlan(auth bool) plan.Front {
 // startFront starts it; refuse is what SPAWN is answered with.
 func startFront(t *testing.T, p plan.Front, refuse spawn.Kind) *frontProcess {
 	t.Helper()
-	f := &frontProcess{t: t, stderr: new(safeBuffer), hello: make(chan struct{}), spawned: make(chan spawn.SpawnRequest, 16),
+	f := &frontProcess{t: t, stderr: new(logtest.Log), hello: make(chan struct{}), spawned: make(chan spawn.SpawnRequest, 16),
 		refuse: refuse, exited: make(chan error, 1), client: new(http.Client)}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -348,21 +347,4 @@ func socketpair(t *testing.T) (ours, theirs *os.File) {
 		t.Fatal(err)
 	}
 	return os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
-}
-
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }

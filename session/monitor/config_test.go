@@ -230,7 +230,7 @@ func TestCertificatesAreFollowed(t *testing.T) {
 	}
 	os.Remove(r.cfg.TLSKey)
 	r.m.reload(t.Context())
-	r.log.await(t, "new certificate is not used")
+	r.log.Await(t, "new certificate is not used")
 	select {
 	case p := <-got:
 		t.Errorf("unasked: %+v", p)

@@ -283,7 +283,7 @@ func TestGroupsThatCannotBeStartedIn(t *testing.T) {
 	r.m.runner.groups.Store(inner)
 	w := r.spawn(r.front(), r.token("alice"))
 	w.lines()
-	r.log.await(t, "starting in a control group does not work here")
+	r.log.Await(t, "starting in a control group does not work here")
 	if r.m.runner.groups.Load() != nil {
 		t.Error("groups are still used")
 	}
@@ -363,7 +363,7 @@ func TestFrontEndThatHangsUp(t *testing.T) {
 	r.spawn(c, r.token("alice"))
 	c.Close()
 	<-over
-	r.log.await(t, `"reason":"the front end ended"`)
+	r.log.Await(t, `"reason":"the front end ended"`)
 	if strings.Contains(r.log.String(), "compromised") {
 		t.Errorf("it is called compromised:\n%s", r.log)
 	}

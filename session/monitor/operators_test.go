@@ -97,7 +97,7 @@ func TestOperators(t *testing.T) {
 	if st := bob.end(5 * time.Second); st.Reason != "ended by an operator" {
 		t.Errorf("bob's worker: %+v", st)
 	}
-	r.log.await(t, "ended by an operator")
+	r.log.Await(t, "ended by an operator")
 
 	alice, bob = r.spawn(c, r.token("alice")), r.spawn(c, r.token("bob"))
 	other := r.spawn(c, r.token("alice"))
@@ -176,7 +176,7 @@ func TestOperatorsAreServedAfterAFailure(t *testing.T) {
 	defer ln.Close()
 	go r.m.serveOperators(ln)
 	ln.SetDeadline(time.Now())
-	r.log.await(t, "operators' socket")
+	r.log.Await(t, "operators' socket")
 	ln.SetDeadline(time.Time{})
 	c, err := net.Dial("unix", path)
 	if err != nil {

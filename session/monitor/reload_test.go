@@ -79,7 +79,7 @@ func TestReloadOfTheConfiguration(t *testing.T) {
 	} {
 		r.answer(text)
 		r.m.reload(t.Context())
-		r.log.await(t, want)
+		r.log.Await(t, want)
 	}
 	if len(plans) != 0 || r.m.live.Load() != &r.m.cfg {
 		t.Fatal("a bad configuration changed something")
@@ -136,7 +136,7 @@ func TestRecipeThatHangsOrFails(t *testing.T) {
 	r.recipe(`echo "line 3: no such key" >&2; exit 1`)
 	r.start()
 	r.m.reload(t.Context())
-	r.log.await(t, "line 3: no such key")
+	r.log.Await(t, "line 3: no such key")
 	if r.m.live.Load() != &r.m.cfg {
 		t.Error("changed something")
 	}

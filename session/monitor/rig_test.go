@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"gatehouse/auth/authtest"
 	"gatehouse/auth/identity"
 	"gatehouse/auth/keys"
+	"gatehouse/auth/logtest"
 	"gatehouse/auth/token"
 	"gatehouse/session/accounts"
 	"gatehouse/session/accounts/accountstest"
@@ -34,40 +34,10 @@ type rig struct {
 	cfg    Config
 	issuer *authtest.Issuer
 	m      *Monitor
-	log    *logBuffer
+	log    *logtest.Log
 	keeper *os.File
 	dir    string // everybody may pass through it
 	seats  []*attendant
-}
-
-// logBuffer collects log lines.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// await waits until the log holds a text.
-func (l *logBuffer) await(t testing.TB, text string) {
-	t.Helper()
-	for range 500 {
-		if strings.Contains(l.String(), text) {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("log lacks %q:\n%s", text, l)
 }
 
 // openDir is a folder of ours that every account can pass through.
@@ -99,7 +69,7 @@ func writeFile(t testing.TB, path, content string, mode os.FileMode) string {
 // shared-account mode. start brings it up.
 func newRig(t testing.TB, script string) *rig {
 	t.Helper()
-	r := &rig{t: t, log: &logBuffer{}, dir: openDir(t), issuer: authtest.NewIssuer(authtest.IssuerURL)}
+	r := &rig{t: t, log: new(logtest.Log), dir: openDir(t), issuer: authtest.NewIssuer(authtest.IssuerURL)}
 	for _, name := range []string{"gatehouse", "gatehouse-keykeeper"} {
 		writeFile(t, filepath.Join(r.dir, name), "#!/bin/sh\n", 0o755)
 	}

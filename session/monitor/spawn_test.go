@@ -164,7 +164,7 @@ func TestReloadedMapEndsWorkers(t *testing.T) {
 	a, b := r.spawn(c, r.token("alice")), r.spawn(c, r.token("bob"))
 	writeFile(t, r.cfg.AccountsFile, "- nonsense\n", 0o600)
 	r.m.reload(t.Context())
-	r.log.await(t, "the one before stays in force")
+	r.log.Await(t, "the one before stays in force")
 	if !alive(a.PID()) || !alive(b.PID()) {
 		t.Fatal("a broken file ended a worker")
 	}

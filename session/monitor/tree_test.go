@@ -77,7 +77,7 @@ func TestWorkerThatDiesAtOnce(t *testing.T) {
 			t.Errorf("standard error %q", b[:n])
 		}
 	}
-	r.log.await(t, `"status":"exit status 3"`)
+	r.log.Await(t, `"status":"exit status 3"`)
 }
 
 // stubborn is a worker with a tree that does everything to stay.

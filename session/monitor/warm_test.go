@@ -329,8 +329,8 @@ func TestWarmWorkersEndWith(t *testing.T) {
 				}
 			}
 			dead(t, 5*time.Second, pid)
-			r.log.await(t, fmt.Sprintf(`"pid":%d,"status":"`, pid))
-			r.log.await(t, fmt.Sprintf(`"reason":"%s"`, tt.reason))
+			r.log.Await(t, fmt.Sprintf(`"pid":%d,"status":"`, pid))
+			r.log.Await(t, fmt.Sprintf(`"reason":"%s"`, tt.reason))
 		})
 	}
 }

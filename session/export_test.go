@@ -14,6 +14,9 @@ func Relist(s *Session) {
 	s.t.sessions[s.key] = s
 }
 
+// ProtocolVersion is the version agreed with the client.
+func (s *Session) ProtocolVersion() string { return s.version }
+
 // Pace is what the workers of the caller wait in while they flood.
 func (t *Table) Pace(c Caller) func() { return t.pace(c.Principal) }
 

@@ -91,9 +91,6 @@ func (s *Session) log() *zerolog.Logger {
 	return &l
 }
 
-// ProtocolVersion is the version agreed with the client.
-func (s *Session) ProtocolVersion() string { return s.version }
-
 // Info describes a session for operators.
 type Info struct {
 	Label     string // a short part of the id, for logs; never the whole

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// AwaitLimit is the longest that Await and Lookup wait.
+	// AwaitLimit is the longest that Lookup waits.
 	AwaitLimit = 2 * time.Second
 
 	// askSpacing is the shortest time between two requests to the keykeeper,
@@ -33,15 +33,10 @@ const (
 	Absent
 )
 
-// Await reports whether a usable set has the key id, and is what to call for a
-// token whose key id is unknown: it asks the keykeeper once and waits at most
-// AwaitLimit. Good tokens never come here, and a bad signature under a known key
-// id must not: it returns true at once and fetches nothing.
-func (s *Store) Await(ctx context.Context, kid string) bool {
-	return s.Lookup(ctx, kid) == Known
-}
-
-// Lookup is Await with the reason for a no. A kid of "" is never asked for.
+// Lookup says what is known of a key id, and is what to call for a token whose key id
+// is unknown: it asks the keykeeper once and waits at most AwaitLimit. Good tokens
+// never come here, and a bad signature under a known key id must not: the answer is
+// Known at once, and nothing is fetched. A kid of "" is never asked for.
 func (s *Store) Lookup(ctx context.Context, kid string) Answer {
 	if s.ask == nil { // the zero Store
 		return Undecided

@@ -19,7 +19,7 @@ func TestKnownKeyIDNeitherWaitsNorAsks(t *testing.T) {
 		k.send(fetched(testIssuer, time.Now(), newKey(t, "a")))
 		begun := time.Now()
 		for range 2000 { // as many bad signatures under a known key id
-			if !s.Await(t.Context(), "a") {
+			if s.Lookup(t.Context(), "a") != Known {
 				t.Fatal("unknown")
 			}
 		}
@@ -99,7 +99,7 @@ func TestUnknownKeyIDWithIssuerDownIsUndecided(t *testing.T) {
 		if d := time.Since(begun); d != AwaitLimit {
 			t.Errorf("waited %v", d)
 		}
-		if !s.Await(t.Context(), "a") {
+		if s.Lookup(t.Context(), "a") != Known {
 			t.Error("the old key is lost")
 		}
 	})
@@ -111,11 +111,11 @@ func TestAwaitEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		begun := time.Now()
-		if s.Await(ctx, "x") || time.Since(begun) != time.Second {
+		if s.Lookup(ctx, "x") == Known || time.Since(begun) != time.Second {
 			t.Errorf("waited %v", time.Since(begun))
 		}
 		begun = time.Now()
-		if s.Await(t.Context(), "x") || time.Since(begun) != AwaitLimit {
+		if s.Lookup(t.Context(), "x") == Known || time.Since(begun) != AwaitLimit {
 			t.Errorf("waited %v", time.Since(begun))
 		}
 	})
@@ -127,7 +127,7 @@ func TestEmptyKeyIDIsNeverAskedFor(t *testing.T) {
 		k, _ := connect(t.Context(), t, s)
 		k.send(fetched(testIssuer, time.Now(), newKey(t, "")))
 		begun := time.Now()
-		if s.Await(t.Context(), "") {
+		if s.Lookup(t.Context(), "") == Known {
 			t.Error("known")
 		}
 		if time.Since(begun) != 0 || k.asks.Load() != 0 {
@@ -154,7 +154,7 @@ func TestFloodOfInventedKeyIDs(t *testing.T) {
 		}
 		begun := time.Now()
 		for range 2000 {
-			if !s.Await(t.Context(), "a") {
+			if s.Lookup(t.Context(), "a") != Known {
 				t.Fatal("the good key is unknown")
 			}
 		}
@@ -190,10 +190,10 @@ func TestAskIsRepeatedForLaterCallers(t *testing.T) {
 			}
 		}
 		k.send(fetched(testIssuer, time.Now(), newKey(t, "a")))
-		go s.Await(t.Context(), "x")
+		go s.Lookup(t.Context(), "x")
 		time.Sleep(askSpacing / 2)
 		begun := time.Now()
-		if !s.Await(t.Context(), "b") {
+		if s.Lookup(t.Context(), "b") != Known {
 			t.Error("unknown")
 		}
 		if d := time.Since(begun); d != askSpacing/2 {

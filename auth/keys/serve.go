@@ -25,7 +25,7 @@ func (e *ProtocolError) Error() string { return "keykeeper's socket: " + e.Reaso
 // receiver that starts later asks.
 const firstSets = 250 * time.Millisecond
 
-// Serve receives key sets from conn, one message a Read, and sends what Await
+// Serve receives key sets from conn, one message a Read, and sends what Lookup
 // asks for, until ctx ends (its error), the keykeeper closes the socket
 // (ErrClosed), or it sends what it must not (a *ProtocolError). It closes conn
 // and returns when nothing of it runs any more. What was received stays usable,
@@ -87,7 +87,7 @@ func (s *Store) read(conn io.Reader, heard chan<- struct{}) error {
 	}
 }
 
-// write sends what is asked for, so that no caller of Await waits for a keykeeper
+// write sends what is asked for, so that no caller of Lookup waits for a keykeeper
 // that does not read.
 func (s *Store) write(ctx context.Context, conn io.Writer, heard <-chan struct{}) {
 	first := time.NewTimer(firstSets)

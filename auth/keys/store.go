@@ -106,20 +106,13 @@ func (s *Store) snapshot() *snapshot {
 	return s.rebuild()
 }
 
-// Decidable reports whether there is a usable set of this issuer. While there is
-// none, a token of it can be neither accepted nor refused: 503 with Retry-After.
-func (s *Store) Decidable(iss identity.Issuer) bool {
-	_, ok := s.snapshot().usable[iss]
-	return ok
-}
-
 // Ready reports whether tokens of at least one issuer can be judged.
 func (s *Store) Ready() bool { return len(s.snapshot().usable) > 0 }
 
 // Status is the state of one issuer, for logs and gauges.
 type Status struct {
 	Issuer      identity.Issuer
-	Usable      bool      // Decidable
+	Usable      bool      // with a set that is not too old; without, its tokens are neither accepted nor refused
 	Keys        int       // keys in the last good set, usable or stale
 	FetchedAt   time.Time // zero: never
 	AttemptedAt time.Time // zero: never

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -91,10 +92,14 @@ func newTestStore(onChange func([]Removed), issuers ...identity.Issuer) *Store {
 	return NewStore(issuers, 12*time.Hour, time.Now, onChange)
 }
 
+func usable(s *Store, iss identity.Issuer) bool {
+	return slices.ContainsFunc(s.Status(), func(st Status) bool { return st.Issuer == iss && st.Usable })
+}
+
 func TestZeroStoreRefuses(t *testing.T) {
 	var s Store
 	set, gen := s.Current()
-	if set.HasKeyID("a") || gen != 0 || s.Ready() || s.Decidable(testIssuer) {
+	if set.HasKeyID("a") || gen != 0 || s.Ready() {
 		t.Error("the zero Store has keys")
 	}
 	if got := s.Lookup(t.Context(), "a"); got != Undecided {
@@ -110,7 +115,7 @@ func TestSetsComeAndStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestStore(nil, testIssuer, otherIssuer)
 		k, done := connect(t.Context(), t, s)
-		if s.Ready() || s.Decidable(testIssuer) {
+		if s.Ready() || usable(s, testIssuer) {
 			t.Error("ready without a set")
 		}
 		k.send(Update{Issuer: testIssuer, Health: HealthStarting})
@@ -120,7 +125,7 @@ func TestSetsComeAndStay(t *testing.T) {
 		a := newKey(t, "a")
 		k.send(fetched(testIssuer, time.Now(), a))
 		set, gen := s.Current()
-		if !set.HasKeyID("a") || !s.Ready() || !s.Decidable(testIssuer) || s.Decidable(otherIssuer) {
+		if !set.HasKeyID("a") || !s.Ready() || !usable(s, testIssuer) || usable(s, otherIssuer) {
 			t.Error("the set did not arrive")
 		}
 		time.Sleep(time.Minute)
@@ -201,14 +206,14 @@ func TestStaleSetDecidesNothing(t *testing.T) {
 		k.send(fetched(otherIssuer, time.Now(), newKey(t, "b")))
 		_, gen := s.Current()
 		time.Sleep(11*time.Hour - time.Nanosecond)
-		if _, now := s.Current(); now != gen || !s.Decidable(testIssuer) {
+		if _, now := s.Current(); now != gen || !usable(s, testIssuer) {
 			t.Error("stale too early")
 		}
 		time.Sleep(time.Nanosecond)
 		if set, now := s.Current(); now == gen || set.HasKeyID("a") || !set.HasKeyID("b") {
 			t.Error("a stale set is still current, or took the other one with it")
 		}
-		if s.Decidable(testIssuer) || !s.Decidable(otherIssuer) || !s.Ready() {
+		if usable(s, testIssuer) || !usable(s, otherIssuer) || !s.Ready() {
 			t.Error("decidable or ready is wrong")
 		}
 		time.Sleep(time.Hour)

@@ -28,6 +28,9 @@ func (w *world) browse(address string) error {
 	return nil
 }
 
+// minLife is what the token command asks for when nobody says otherwise.
+const minLife = time.Minute
+
 func TestBrowserSignIn(t *testing.T) {
 	w := newWorld(t, time.Hour)
 	c := w.client()
@@ -37,7 +40,7 @@ func TestBrowserSignIn(t *testing.T) {
 		if err := c.SignIn(t.Context(), false); err != nil {
 			t.Fatal(err)
 		}
-		token, err := c.Token(t.Context(), MinLife)
+		token, err := c.Token(t.Context(), minLife)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +64,7 @@ func TestDeviceSignInWithPKCE(t *testing.T) {
 	w.issuerAt = demand(w.issuerAt, map[string]string{"/device_authorization": "code_challenge", "/oauth/token": "code_verifier"}, t)
 	synctest.Test(t, func(t *testing.T) {
 		w.T = t
-		token, err := w.signedIn().Token(t.Context(), MinLife)
+		token, err := w.signedIn().Token(t.Context(), minLife)
 		if err != nil || claimsOf(t, token).Audience != serverURL {
 			t.Errorf("token %q, %v", token, err)
 		}
@@ -108,7 +111,7 @@ func TestHourOfShortTokens(t *testing.T) {
 			c.Store = first.Store
 			askers.Go(func() {
 				for time.Since(begun) < time.Hour {
-					token, err := c.Token(t.Context(), MinLife)
+					token, err := c.Token(t.Context(), minLife)
 					if err != nil {
 						t.Errorf("asker %d after %v: %v", i, time.Since(begun), err)
 						return
@@ -144,7 +147,7 @@ func TestSignInIsOver(t *testing.T) {
 		w.must(c.HTTP.PostForm(issuerURL+"/revoke", form))
 		time.Sleep(40 * time.Second)
 		for range 3 {
-			if token, err := c.Token(t.Context(), MinLife); !errors.Is(err, ErrSignIn) {
+			if token, err := c.Token(t.Context(), minLife); !errors.Is(err, ErrSignIn) {
 				t.Errorf("token %q, %v; want ErrSignIn", token, err)
 			}
 		}
@@ -156,7 +159,7 @@ func TestSignInIsOver(t *testing.T) {
 
 func TestNoSignIn(t *testing.T) {
 	c := newWorld(t, time.Minute).client()
-	if _, err := c.Token(t.Context(), MinLife); !errors.Is(err, ErrSignIn) {
+	if _, err := c.Token(t.Context(), minLife); !errors.Is(err, ErrSignIn) {
 		t.Errorf("got %v, want ErrSignIn", err)
 	}
 	if err := c.SignOut(t.Context(), false); err == nil {
@@ -172,15 +175,15 @@ func TestIssuerIsAway(t *testing.T) {
 		c := w.signedIn()
 		w.answerInstead(func(rw http.ResponseWriter, _ *http.Request) { http.Error(rw, "down", http.StatusServiceUnavailable) })
 		time.Sleep(40 * time.Second)
-		if token, err := c.Token(t.Context(), MinLife); err != nil || token == "" {
+		if token, err := c.Token(t.Context(), minLife); err != nil || token == "" {
 			t.Errorf("with 20 s left: %v", err)
 		}
 		time.Sleep(30 * time.Second)
-		if token, err := c.Token(t.Context(), MinLife); err == nil || errors.Is(err, ErrSignIn) {
+		if token, err := c.Token(t.Context(), minLife); err == nil || errors.Is(err, ErrSignIn) {
 			t.Errorf("after the token's end: %q, %v", token, err)
 		}
 		w.answerInstead(nil)
-		if _, err := c.Token(t.Context(), MinLife); err != nil {
+		if _, err := c.Token(t.Context(), minLife); err != nil {
 			t.Errorf("with the issuer back: %v", err)
 		}
 	})
@@ -195,7 +198,7 @@ func TestRefreshNamesTheResource(t *testing.T) {
 		c := w.signedIn()
 		time.Sleep(50 * time.Second)
 		w.issuerAt = demand(w.issuerAt, map[string]string{"/oauth/token": "resource"}, t)
-		if _, err := c.Token(t.Context(), MinLife); err != nil || w.count("refresh_token") != 1 {
+		if _, err := c.Token(t.Context(), minLife); err != nil || w.count("refresh_token") != 1 {
 			t.Errorf("%d refreshes, %v", w.count("refresh_token"), err)
 		}
 	})
@@ -221,11 +224,11 @@ func TestUselessAnswerKeepsTheSignIn(t *testing.T) {
 			rw.Header().Set("Content-Type", "application/json")
 			json.NewEncoder(rw).Encode(answer)
 		})
-		if _, err := c.Token(t.Context(), MinLife); err == nil || !strings.Contains(err.Error(), "type DPoP") {
+		if _, err := c.Token(t.Context(), minLife); err == nil || !strings.Contains(err.Error(), "type DPoP") {
 			t.Errorf("a bound token: %v", err)
 		}
 		w.answerInstead(nil)
-		if _, err := c.Token(t.Context(), MinLife); err != nil {
+		if _, err := c.Token(t.Context(), minLife); err != nil {
 			t.Errorf("with the issuer mended: %v", err)
 		}
 	})
@@ -242,17 +245,17 @@ func TestInterruptedRefresh(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		next := w.issuer.Handler()
 		w.answerInstead(func(rw http.ResponseWriter, r *http.Request) { cancel(); next.ServeHTTP(rw, r) })
-		if _, err := c.Token(ctx, MinLife); err != nil {
+		if _, err := c.Token(ctx, minLife); err != nil {
 			t.Errorf("interrupted: %v", err)
 		}
-		if _, err := c.Token(ctx, MinLife); err != nil { // what is kept is fresh
+		if _, err := c.Token(ctx, minLife); err != nil { // what is kept is fresh
 			t.Errorf("after it: %v", err)
 		}
 		time.Sleep(time.Minute)
-		if _, err := c.Token(ctx, MinLife); err == nil {
+		if _, err := c.Token(ctx, minLife); err == nil {
 			t.Error("a refresh was begun after the interruption")
 		}
-		if _, err := c.Token(t.Context(), MinLife); err != nil {
+		if _, err := c.Token(t.Context(), minLife); err != nil {
 			t.Errorf("the sign-in is lost: %v", err)
 		}
 	})
@@ -270,14 +273,14 @@ func TestSignOut(t *testing.T) {
 		if err := c.SignOut(t.Context(), false); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Token(t.Context(), MinLife); !errors.Is(err, ErrSignIn) {
+		if _, err := c.Token(t.Context(), minLife); !errors.Is(err, ErrSignIn) {
 			t.Errorf("signed out, and Token says %v", err)
 		}
 		if err := c.Store.write(e); err != nil { // the old file does not help
 			t.Fatal(err)
 		}
 		time.Sleep(50 * time.Second)
-		if _, err := c.Token(t.Context(), MinLife); !errors.Is(err, ErrSignIn) {
+		if _, err := c.Token(t.Context(), minLife); !errors.Is(err, ErrSignIn) {
 			t.Errorf("the revoked refresh token: %v", err)
 		}
 	})

@@ -12,10 +12,6 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// MinLife is how long a token that is handed out lives at least, where its life is
-// long enough: half of it otherwise.
-const MinLife = time.Minute
-
 // oauth gives x/oauth2 our HTTP client.
 func (c *Client) oauth(ctx context.Context) context.Context {
 	return context.WithValue(ctx, oauth2.HTTPClient, c.HTTP)

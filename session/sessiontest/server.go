@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -37,11 +36,6 @@ func (s Server) Run(p *Process) int {
 	case <-p.Killed:
 		return -1
 	}
-}
-
-// Main runs f as a program of its own, over the real stdio, and exits.
-func Main(f Func) {
-	os.Exit(f(&Process{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Killed: make(chan struct{})}))
 }
 
 type message struct {

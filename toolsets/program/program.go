@@ -112,9 +112,6 @@ func (s *Snapshot) Packages() []*Package {
 	return out
 }
 
-// All returns every package, dependencies and variants included.
-func (s *Snapshot) All() []*Package { return s.order }
-
 // Plain returns the package of that import path as importers see it, nil if
 // there is none.
 func (s *Snapshot) Plain(path string) *Package {

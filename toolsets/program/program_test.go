@@ -100,7 +100,7 @@ func (f *fixture) load() *Snapshot {
 // fresh names the packages that are not the same in two snapshots.
 func fresh(before, after *Snapshot) []string {
 	var out []string
-	for _, q := range after.All() {
+	for _, q := range after.order {
 		if before.byID[q.ID] != q {
 			out = append(out, q.ID)
 		}

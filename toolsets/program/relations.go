@@ -74,7 +74,6 @@ func Implements(t types.Type, iface *types.Interface) (yes, pointer bool) {
 // Relation is a type that stands in some relation to another.
 type Relation struct {
 	Type    *types.TypeName
-	Pkg     *Package
 	Pointer bool // only the pointer to the type implements
 }
 
@@ -96,7 +95,7 @@ func (s *Snapshot) Implementors(ctx context.Context, iface *types.TypeName, prog
 				continue
 			}
 			if yes, ptr := Implements(tn.Type(), it); yes {
-				out = append(out, Relation{tn, q, ptr})
+				out = append(out, Relation{tn, ptr})
 			}
 		}
 	}
@@ -135,16 +134,16 @@ func (s *Snapshot) asSeen(q *Package, tn *types.TypeName) *types.Interface {
 // that every type implements are left out.
 func (s *Snapshot) Interfaces(tn *types.TypeName, q *Package) []Relation {
 	var out []Relation
-	try := func(home *Package, it *types.TypeName) {
+	try := func(it *types.TypeName) {
 		iface, ok := it.Type().Underlying().(*types.Interface)
 		if !ok || it.IsAlias() || it.Pos() == tn.Pos() && tn.Pos().IsValid() || iface.NumMethods() == 0 || generic(it) || !iface.IsMethodSet() {
 			return
 		}
 		if yes, ptr := Implements(tn.Type(), iface); yes {
-			out = append(out, Relation{it, home, ptr})
+			out = append(out, Relation{it, ptr})
 		}
 	}
-	try(nil, types.Universe.Lookup("error").(*types.TypeName))
+	try(types.Universe.Lookup("error").(*types.TypeName))
 	visited := map[string]bool{}
 	consider := func(p *Package) {
 		seen := s.Seen(q, p.Path)
@@ -154,7 +153,7 @@ func (s *Snapshot) Interfaces(tn *types.TypeName, q *Package) []Relation {
 		visited[seen.Path] = true
 		for _, it := range seen.TypeNames() {
 			if seen.Workspace || it.Exported() {
-				try(seen, it)
+				try(it)
 			}
 		}
 	}

@@ -56,7 +56,7 @@ func openIn(parent, name string) (*Base, error) {
 	return b, nil
 }
 
-// Path is the directory, for logs.
+// Path is the directory.
 func (b *Base) Path() string { return b.path }
 
 // Siblings returns the names of the directories beside b's own.

@@ -63,10 +63,15 @@ func Open(path string, uid int, limit int64) (*os.File, error) {
 		return nil, err
 	}
 	var st unix.Stat_t
+	listed := false
 	rc, err := f.SyscallConn()
 	if err == nil {
 		var statErr error
-		err = rc.Control(func(fd uintptr) { statErr = unix.Fstat(int(fd), &st) })
+		err = rc.Control(func(fd uintptr) {
+			statErr = unix.Fstat(int(fd), &st)
+			_, aclErr := unix.Fgetxattr(int(fd), accessList, nil)
+			listed = aclErr == nil
+		})
 		if err == nil {
 			err = statErr
 		}
@@ -78,7 +83,7 @@ func Open(path string, uid int, limit int64) (*os.File, error) {
 	case st.Size > limit:
 		err = &Unsafe{path, fmt.Sprintf("larger than %d bytes", limit)}
 	default:
-		err = judge(path, &st, uid)
+		err = judge(path, &st, uid, func() bool { return listed })
 	}
 	if err != nil {
 		f.Close()
@@ -98,7 +103,7 @@ func walk(path string, uid int) (string, *unix.Stat_t, error) {
 		if err := lstat(at, &st); err != nil {
 			return "", nil, err
 		}
-		if err := judge(at, &st, uid); err != nil {
+		if err := judge(at, &st, uid, func() bool { return hasList(at) }); err != nil {
 			return "", nil, err
 		}
 		rest = strings.TrimLeft(rest, "/")
@@ -141,9 +146,20 @@ func lstat(path string, st *unix.Stat_t) error {
 	return nil
 }
 
+// accessList is where a file's access control list lies (acl(5)). With one, the group's
+// part of the mode is the most that anybody in the list has.
+const accessList = "system.posix_acl_access"
+
+// hasList reports whether a file or folder that is no symbolic link has such a list.
+func hasList(path string) bool {
+	_, err := unix.Lgetxattr(path, accessList, nil)
+	return err == nil
+}
+
 // judge applies the rule to one file or folder. A folder like /tmp, which is
-// root's and sticky, protects what belongs to root or uid in it.
-func judge(path string, st *unix.Stat_t, uid int) error {
+// root's and sticky, protects what belongs to root or uid in it. listed says whether it
+// has an access control list, and is asked only if that matters.
+func judge(path string, st *unix.Stat_t, uid int, listed func() bool) error {
 	if int(st.Uid) != 0 && int(st.Uid) != uid {
 		return foreign(path, st)
 	}
@@ -153,8 +169,14 @@ func judge(path string, st *unix.Stat_t, uid int) error {
 	if st.Mode&0o002 != 0 {
 		return &Unsafe{path, fmt.Sprintf("mode %04o: everybody may write it (chmod o-w)", st.Mode&0o7777)}
 	}
-	if st.Mode&0o020 != 0 && st.Gid != 0 {
+	if st.Mode&0o020 == 0 {
+		return nil
+	}
+	if st.Gid != 0 {
 		return &Unsafe{path, fmt.Sprintf("mode %04o: group %d may write it (chmod g-w)", st.Mode&0o7777, st.Gid)}
+	}
+	if listed() {
+		return &Unsafe{path, "its access control list lets others write it (setfacl -b)"}
 	}
 	return nil
 }

@@ -1,12 +1,15 @@
 package safepath
 
 import (
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // tree makes files below a folder that only we can write.
@@ -127,6 +130,54 @@ func TestForeignOwner(t *testing.T) {
 	if _, err := Program(dir+"/bin/prog", 0); !IsUnsafe(err) {
 		t.Errorf("folder that group 50 may write: %v", err)
 	}
+}
+
+// TestAccessList: whom an access control list lets write shows in the mode as the group,
+// which is root's here.
+func TestAccessList(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: needs root")
+	}
+	const write, read = 6, 4
+	for _, c := range []struct {
+		path string
+		may  uint16
+		safe bool
+	}{{"bin/prog", write, false}, {"bin", write, false}, {"bin/prog", read, true}, {"bin", read, true}} {
+		dir := tree(t)
+		chmod(t, dir+"/bin/prog", 0o775) // without a list group 0 may
+		if err := unix.Setxattr(filepath.Join(dir, c.path), accessList, listFor(65534, c.may), 0); errors.Is(err, unix.ENOTSUP) {
+			t.Skipf("SKIPPED: no access control lists in %s", dir)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Program(dir+"/bin/prog", 0); c.safe != (err == nil) || !c.safe && !strings.Contains(err.Error(), "setfacl") {
+			t.Errorf("%s, list with %o: %v", c.path, c.may, err)
+		}
+		f, err := Open(dir+"/bin/prog", 0, 10)
+		if wantSafe := c.safe || c.path == "bin"; wantSafe != (err == nil) {
+			t.Errorf("opened, with %s in a list with %o: %v", c.path, c.may, err)
+		}
+		if err == nil {
+			f.Close()
+		}
+	}
+}
+
+// listFor is an access control list that gives one user more than others have, as the
+// kernel takes it (linux/posix_acl_xattr.h).
+func listFor(uid uint32, may uint16) []byte {
+	const nobody = ^uint32(0)
+	b := binary.LittleEndian.AppendUint32(nil, 2) // version
+	for _, e := range []struct {
+		tag, may uint16
+		id       uint32
+	}{{1, 7, nobody}, {2, may, uid}, {4, 5, nobody}, {16, may | 1, nobody}, {32, 5, nobody}} { // owner, user, group, most, others
+		b = binary.LittleEndian.AppendUint16(b, e.tag)
+		b = binary.LittleEndian.AppendUint16(b, e.may)
+		b = binary.LittleEndian.AppendUint32(b, e.id)
+	}
+	return b
 }
 
 func TestOpen(t *testing.T) {

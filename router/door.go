@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
@@ -59,7 +60,7 @@ type server struct {
 	gate      auth.Gate
 	word      auth.Challenge
 	missing   []string // the challenge for a request without a token
-	metadata  string   // path of its own document; empty: none
+	metadata  string   // path of its own document, as routed; empty: none
 	document  []byte
 	protected bool // false in loopback mode: there is nothing to challenge for
 }
@@ -121,12 +122,30 @@ func prepare(index uint16, s Server, cfg Config) (*server, error) {
 		if p.metadata, err = s.Resource.MetadataPath(); err != nil {
 			return nil, err
 		}
+		if p.metadata, err = routed(p.metadata); err != nil {
+			return nil, err
+		}
 		if p.document, err = s.Resource.Document(); err != nil {
 			return nil, err
 		}
 	}
 	p.missing = []string{p.word.Missing()}
 	return p, nil
+}
+
+// routed is an escaped path as requests for it are routed: without escapes, but as it was
+// written where that is not the usual way (see url.URL.RawPath).
+func routed(path string) (string, error) {
+	u, err := url.ParseRequestURI(path)
+	switch {
+	case err != nil:
+		return "", err
+	case strings.ContainsAny(u.Path, "{}* \t"): // the router's own signs
+		return "", errors.New("the resource's path must be plain")
+	case u.RawPath != "":
+		return u.RawPath, nil
+	}
+	return u.Path, nil
 }
 
 // challenge adds the WWW-Authenticate field to a refusal.

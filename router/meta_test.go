@@ -3,7 +3,9 @@ package router
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
+	"strings"
 	"testing"
 
 	"gatehouse/auth"
@@ -85,6 +87,25 @@ func TestHealth(t *testing.T) {
 	check("/healthz", 200, "ok\n")
 }
 
+// TestDocumentOfEscapedPath: the document is where the challenge says, however the
+// resource's path is written.
+func TestDocumentOfEscapedPath(t *testing.T) {
+	for _, path := range []string{"", "/mcp", "/%C3%A4", "/%2fmcp", "/%7Emcp", "/m%63p", "/a;b,c"} {
+		door, err := New(Config{MaxBody: 1, Sessions: new(session.Table), AdvertiseMetadata: true, Servers: []Server{
+			{Path: "/mcp", Gate: new(auth.Bearer), Resource: auth.Resource{Identifier: "https://mcp.test" + path}}}})
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		at := strings.Split(door.servers[0].missing[0], `"`)[1]
+		rec := httptest.NewRecorder()
+		door.ServeHTTP(rec, httptest.NewRequest("GET", at, nil))
+		if rec.Code != 200 || !strings.Contains(rec.Body.String(), `"resource":"https://mcp.test`+path+`"`) {
+			t.Errorf("%s: GET %s: %d %s", path, at, rec.Code, rec.Body)
+		}
+	}
+}
+
 func TestNewRefusesWhatCantBe(t *testing.T) {
 	ok := Config{Servers: []Server{{Path: "/mcp", Gate: auth.Loopback{}}}, Loopback: true, MaxBody: 1, Sessions: new(session.Table)}
 	if _, err := New(ok); err != nil {
@@ -103,6 +124,14 @@ func TestNewRefusesWhatCantBe(t *testing.T) {
 		"resource not https": func(c *Config) {
 			c.Loopback, c.AdvertiseMetadata = false, true
 			c.Servers = []Server{{Path: "/mcp", Gate: auth.Loopback{}, Resource: auth.Resource{Identifier: "http://mcp.test/mcp"}}}
+		},
+		"resource with a sign": func(c *Config) {
+			c.Loopback, c.AdvertiseMetadata = false, true
+			c.Servers = []Server{{Path: "/mcp", Gate: auth.Loopback{}, Resource: auth.Resource{Identifier: "https://mcp.test/m*p"}}}
+		},
+		"resource with a blank": func(c *Config) {
+			c.Loopback, c.AdvertiseMetadata = false, true
+			c.Servers = []Server{{Path: "/mcp", Gate: auth.Loopback{}, Resource: auth.Resource{Identifier: "https://mcp.test/m%20p"}}}
 		},
 	} {
 		cfg := ok

@@ -298,6 +298,10 @@ func (l *loader) resource(i int, s *Server) {
 		l.deny(key, i, "%q has a fragment; take out what begins with #", clip(raw))
 	case u.RawQuery != "" || u.ForceQuery:
 		l.deny(key, i, "%q has a query; clients could not find its metadata document", clip(raw))
+	case strings.ContainsAny(u.Path, "{}* \t") || strings.ContainsFunc(raw, func(r rune) bool { return r > '~' }):
+		l.deny(key, i, "%q has a character that no path or host of a server has: a blank, {, }, * or one beyond ASCII", clip(raw))
+	case strings.Contains(u.Path+"/", "/../") || strings.Contains(u.Path+"/", "/./"):
+		l.deny(key, i, "%q has . or .. between slashes, which clients take out before they ask", clip(raw))
 	case strings.HasSuffix(raw, "/"):
 		l.deny(key, i, "%q ends in a slash; clients and issuers compare it byte for byte, so write %s", clip(raw), strings.TrimRight(raw, "/"))
 	case u.Scheme+"://"+u.Host != strings.ToLower(u.Scheme+"://"+u.Host) || !strings.HasPrefix(raw, "https://"):

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 )
 
@@ -26,8 +25,12 @@ type discovered struct {
 	metadata metadata
 }
 
-// metadata is what go-oidc leaves to us of the issuer's document.
+// metadata is what is used of the issuer's document (RFC 8414 section 2).
 type metadata struct {
+	Issuer           string   `json:"issuer"`
+	Authorization    string   `json:"authorization_endpoint"`
+	Token            string   `json:"token_endpoint"`
+	Device           string   `json:"device_authorization_endpoint"`
 	Registration     string   `json:"registration_endpoint"`
 	Revocation       string   `json:"revocation_endpoint"`
 	ScopesSupported  []string `json:"scopes_supported"`
@@ -74,27 +77,54 @@ func (c *Client) discover(ctx context.Context) (*discovered, error) {
 	return d, c.configuration(ctx, d)
 }
 
-// configuration reads the issuer's own document. go-oidc checks that it names the
-// issuer that was asked for.
+// configuration reads the issuer's own document.
 func (c *Client) configuration(ctx context.Context, d *discovered) error {
-	if _, err := checkURL(d.issuer); err != nil {
+	at, err := checkURL(d.issuer)
+	if err != nil {
 		return fmt.Errorf("the issuer of %s: %w", c.Server, err)
 	}
-	bounded := *c.HTTP // go-oidc reads whatever comes
-	bounded.Transport = boundedTransport{c.HTTP.Transport}
-	p, err := oidc.NewProvider(oidc.ClientContext(ctx, &bounded), d.issuer)
-	if err != nil { // its text has the whole answer in it
+	if d.metadata, err = c.issuersDocument(ctx, at, d.issuer); err != nil {
 		return fmt.Errorf("read the configuration of the issuer %s: %s%s", d.issuer, plain(err.Error()), tlsHint(err))
-	}
-	if err := p.Claims(&d.metadata); err != nil {
-		return fmt.Errorf("read the configuration of the issuer %s: %w", d.issuer, err)
 	}
 	if !slices.Contains(d.metadata.ChallengeMethods, "S256") {
 		return fmt.Errorf("the issuer %s does not offer PKCE with S256 (code_challenge_methods_supported), without which nobody should sign in", d.issuer)
 	}
-	d.endpoint = p.Endpoint()
-	d.endpoint.AuthStyle = oauth2.AuthStyleInParams // public clients have no secret to put anywhere else
+	d.endpoint = oauth2.Endpoint{AuthURL: d.metadata.Authorization, TokenURL: d.metadata.Token, DeviceAuthURL: d.metadata.Device,
+		AuthStyle: oauth2.AuthStyleInParams} // public clients have no secret to put anywhere else
 	return d.checkEndpoints()
+}
+
+// issuersDocument finds an issuer's document in one of its places. It has to name the
+// issuer that was asked for, byte for byte (RFC 8414 section 3.3).
+func (c *Client) issuersDocument(ctx context.Context, at *url.URL, issuer string) (metadata, error) {
+	var tried []error
+	for _, place := range issuersPlaces(at) {
+		var m metadata
+		err := c.getJSON(ctx, place, &m)
+		if err == nil && m.Issuer == issuer {
+			return m, nil
+		}
+		if _, ok := errors.AsType[*url.Error](err); ok {
+			return m, err // there is nobody to ask for another
+		}
+		if err == nil {
+			err = fmt.Errorf("%s names the issuer %q", place, m.Issuer)
+		}
+		tried = append(tried, err)
+	}
+	return metadata{}, errors.Join(tried...)
+}
+
+// issuersPlaces are where an issuer's document can lie, in the order in which a client
+// has to look (MCP 2025-11-25, authorization; RFC 8414 sections 3.1 and 5).
+func issuersPlaces(issuer *url.URL) []string {
+	const oidc = "/.well-known/openid-configuration"
+	host, path := origin(issuer), strings.TrimSuffix(issuer.EscapedPath(), "/")
+	places := []string{host + "/.well-known/oauth-authorization-server" + path, host + oidc + path}
+	if path != "" {
+		places = append(places, host+path+oidc)
+	}
+	return places
 }
 
 // checkEndpoints wants TLS wherever a code or a token goes (OAuth 2.1 section 1.5).
@@ -113,22 +143,6 @@ func (d *discovered) checkEndpoints() error {
 		}
 	}
 	return nil
-}
-
-// boundedTransport ends a body beyond bodyLimit with an error.
-type boundedTransport struct{ next http.RoundTripper }
-
-// RoundTrip implements http.RoundTripper.
-func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	next := t.next
-	if next == nil {
-		next = http.DefaultTransport
-	}
-	resp, err := next.RoundTrip(r)
-	if err == nil {
-		resp.Body = http.MaxBytesReader(nil, resp.Body, bodyLimit)
-	}
-	return resp, err
 }
 
 // checkURL takes https, and http on this machine.
@@ -182,22 +196,28 @@ func (c *Client) challenge(ctx context.Context) (challenged, error) {
 }
 
 // document reads the server's metadata document, where the challenge says or else
-// where RFC 9728 section 3.1 puts it, and checks that it is the server's.
+// where RFC 9728 section 3.1 puts it or at the root, and checks that it is the server's.
 func (c *Client) document(ctx context.Context, server *url.URL, ch challenged) (document, error) {
-	at := ch.metadataURL
-	if at == "" {
-		path := strings.TrimSuffix(server.EscapedPath(), "/")
-		at = origin(server) + "/.well-known/oauth-protected-resource" + path
-	}
 	var doc document
-	u, err := checkURL(at)
+	places := []string{ch.metadataURL}
+	if ch.metadataURL == "" {
+		const root = "/.well-known/oauth-protected-resource"
+		places = []string{origin(server) + root + strings.TrimSuffix(server.EscapedPath(), "/"), origin(server) + root}
+	}
+	u, err := checkURL(places[0])
 	if err != nil {
 		return doc, fmt.Errorf("the server's resource_metadata: %w", err)
 	}
 	if origin(u) != origin(server) {
 		return doc, fmt.Errorf("the server at %s calls itself %s: use the URL with that name", c.Server, origin(u))
 	}
-	if err := c.getJSON(ctx, at, &doc); err != nil {
+	for _, at := range places {
+		doc = document{}
+		if err = c.getJSON(ctx, at, &doc); err == nil {
+			break
+		}
+	}
+	if err != nil {
 		return doc, fmt.Errorf("read the server's metadata document: %w\nA server for given tokens only may not advertise one (http.advertise_metadata); then sign-in is not possible from here", err)
 	}
 	if doc.Resource != c.Server {

@@ -87,6 +87,10 @@ func TestIssuersDocument(t *testing.T) {
 			w.answerInstead(func(rw http.ResponseWriter, r *http.Request) {
 				rec := httptest.NewRecorder()
 				real.ServeHTTP(rec, r)
+				if rec.Code != http.StatusOK {
+					rw.WriteHeader(rec.Code)
+					return
+				}
 				var doc map[string]any
 				if err := json.Unmarshal(rec.Body.Bytes(), &doc); err != nil {
 					t.Error(err)
@@ -100,6 +104,73 @@ func TestIssuersDocument(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// TestPlacesOfDocuments: a client looks for both documents in each place where the MCP
+// specification says that they can lie, in its order, and takes no other issuer's.
+func TestPlacesOfDocuments(t *testing.T) {
+	const tenant = issuerURL + "/tenant"
+	w := newWorld(t, time.Minute)
+	for _, c := range []struct {
+		issuer, at string // where the document lies
+		named      string
+		asked      int // how many places are looked at
+	}{
+		{issuerURL, "/.well-known/oauth-authorization-server", issuerURL, 1},
+		{issuerURL, "/.well-known/openid-configuration", issuerURL, 2},
+		{tenant, "/.well-known/oauth-authorization-server/tenant", tenant, 1},
+		{tenant, "/.well-known/openid-configuration/tenant", tenant, 2},
+		{tenant, "/tenant/.well-known/openid-configuration", tenant, 3},
+		{tenant, "/tenant/.well-known/oauth-authorization-server", tenant, 0},
+		{tenant, "/.well-known/oauth-authorization-server/tenant", issuerURL, 0},
+	} {
+		asked := 0
+		w.answerInstead(func(rw http.ResponseWriter, r *http.Request) {
+			asked++
+			if r.URL.Path != c.at {
+				http.NotFound(rw, r)
+				return
+			}
+			json.NewEncoder(rw).Encode(map[string]any{"issuer": c.named, "token_endpoint": issuerURL + "/here", "code_challenge_methods_supported": []string{"S256"}})
+		})
+		d := &discovered{issuer: c.issuer}
+		err := w.client().configuration(t.Context(), d)
+		if want := c.asked > 0; want != (err == nil) || want && (d.endpoint.TokenURL != issuerURL+"/here" || asked != c.asked) {
+			t.Errorf("issuer %s, document of %s at %s: %v after %d places; want it found %v, in place %d", c.issuer, c.named, c.at, err, asked, want, c.asked)
+		}
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/mcp", func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusUnauthorized) })
+	mux.HandleFunc("GET /.well-known/oauth-protected-resource", func(rw http.ResponseWriter, _ *http.Request) {
+		json.NewEncoder(rw).Encode(map[string]any{"resource": serverURL, "authorization_servers": []string{issuerURL}})
+	})
+	w.answerInstead(nil)
+	w.mcp = mux
+	if d, err := w.client().discover(t.Context()); err != nil || d.issuer != issuerURL {
+		t.Errorf("document at the server's root: %v, %v", d, err)
+	}
+}
+
+// TestRegistersAsNative: a web client, which OpenID Connect makes of one that does not
+// say, may have no redirect to this machine.
+func TestRegistersAsNative(t *testing.T) {
+	w := newWorld(t, time.Minute)
+	c := w.client()
+	d, err := c.discover(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]any{}
+	w.answerInstead(func(rw http.ResponseWriter, r *http.Request) {
+		if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
+			t.Error(err)
+		}
+		rw.WriteHeader(http.StatusCreated)
+		rw.Write([]byte(`{"client_id":"new"}`))
+	})
+	if as, err := c.identify(t.Context(), d, nil, "http://127.0.0.1:1/callback"); err != nil || as.id != "new" || got["application_type"] != "native" {
+		t.Errorf("client %q, %v, sent %v", as.id, err, got)
 	}
 }
 

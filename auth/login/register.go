@@ -47,6 +47,7 @@ func (c *Client) register(ctx context.Context, d *discovered, redirect string) (
 	}
 	body, err := json.Marshal(map[string]any{
 		"client_name":                "gatehouse login",
+		"application_type":           "native", // else it counts as web, which may have no http on loopback
 		"redirect_uris":              []string{redirect},
 		"grant_types":                []string{"authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"},
 		"response_types":             []string{"code"},

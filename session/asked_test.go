@@ -135,3 +135,24 @@ func TestAnswerInTime(t *testing.T) {
 		})
 	}
 }
+
+// A log message of which nobody knows whose call it is about reaches a legacy client on
+// the stream of what belongs to no call, whichever era the worker is of.
+func TestLogMessageDuringTwoCalls(t *testing.T) {
+	for era := range asked {
+		t.Run(era, func(t *testing.T) {
+			w := newWorld(t, session.Config{}, worker(era))
+			s := w.open(alice)
+			own := w.stream(s)
+			defer own.Close()
+			w.begin(s, `{"jsonrpc":"2.0","id":0,"method":"logging/setLevel","params":{"level":"debug"}}`).Close()
+			w.begin(s, tool("1", "never", ``)).Close()
+			if _, err := w.call(s, tool("2", "notify", `"method":"notifications/message","params":{"level":"info","data":"heard"}`)); err != nil {
+				t.Fatal(err)
+			}
+			if item, err := own.Next(t.Context(), 10*time.Second); err != nil || !strings.Contains(string(item.Bytes), `"data":"heard"`) {
+				t.Errorf("%s, %v", item.Bytes, err)
+			}
+		})
+	}
+}

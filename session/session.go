@@ -182,12 +182,12 @@ type upstream struct{ s *Session }
 var _ bridge.Upstream = upstream{}
 
 func (u upstream) Notification(method []byte, b *bridge.Buffer) {
-	if u.s.modern.Load() || u.s.shared() {
+	log := string(method) == "notifications/message"
+	if u.s.shared() || u.s.modern.Load() && !log {
 		u.s.heard(b)
 		return
 	}
-	fleeting := string(method) == "notifications/message" || string(method) == "notifications/progress"
-	u.s.outbox.notification(fleeting, b)
+	u.s.outbox.notification(log || string(method) == "notifications/progress", b)
 }
 
 func (u upstream) Can() bridge.Capability {

@@ -132,7 +132,7 @@ func serveFront(ctx context.Context, p plan.Front, f frontFiles, logger zerolog.
 	if err != nil {
 		return err
 	}
-	monitor, err := spawn.NewClient(f.monitor, func(cert, key *os.File) { go certificates.renew(cert, key, logger) })
+	monitor, err := spawn.NewClient(f.monitor, func(cert, key *os.File) { certificates.renew(cert, key, logger) })
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"crypto/tls"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +12,6 @@ import (
 	"gatehouse/auth/identity"
 	"gatehouse/auth/keys"
 	"gatehouse/auth/token"
-	"gatehouse/certs"
 	"gatehouse/cmd/internal/plan"
 	"gatehouse/router"
 	"gatehouse/session"
@@ -111,42 +108,6 @@ func policies(p plan.Front) []token.Policy {
 		})
 	}
 	return out
-}
-
-// pair is the certificate in use; without TLS there is none.
-type pair struct{ store *certs.Store }
-
-func frontCertificates(f frontFiles) (pair, error) {
-	if f.cert == nil {
-		return pair{}, nil
-	}
-	defer f.cert.Close()
-	defer f.key.Close()
-	store, err := certs.FromFiles(f.cert, f.key)
-	return pair{store}, err
-}
-
-// certificate is the callback of a TLS configuration; nil without TLS.
-func (p pair) certificate() func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if p.store == nil {
-		return nil
-	}
-	return p.store.GetCertificate
-}
-
-// renew takes over the pair that the monitor opened at a reload.
-func (p pair) renew(cert, key *os.File, logger zerolog.Logger) {
-	defer cert.Close()
-	defer key.Close()
-	if p.store == nil {
-		logger.Error().Msg("a certificate came, and this front end speaks no TLS")
-		return
-	}
-	if err := p.store.Replace(cert, key); err != nil {
-		logger.Error().Err(err).Msg("certificate not replaced")
-		return
-	}
-	logger.Info().Time("until", p.store.Leaf().NotAfter).Msg("certificate replaced")
 }
 
 // quiet takes what net/http logs: mostly what strangers do wrong in handshakes.

@@ -46,22 +46,38 @@ func openPlain(path string) (*os.File, error) {
 	return f, nil
 }
 
-// watchCert hands certificate and key on as soon as one of the files has changed and
-// then both have stayed the same for one look. The front end keeps what it has when the two do
-// not fit.
-func (m *Monitor) watchCert(ctx context.Context, every time.Duration) {
-	if m.cfg.TLSCert == "" {
+// certWatch follows certificate and key. It hands them on as soon as one of the files has
+// changed and then both have stayed the same for one look, and tries again at each look
+// for as long as that fails. The front end keeps what it has when the two do not fit.
+type certWatch struct {
+	m            *Monitor
+	last, handed pairState
+	told         string // the failure that the log has; "": none
+}
+
+// pairState is what certificate and key look like from outside.
+type pairState struct{ cert, key filestate.State }
+
+// newCertWatch begins with the files as they are.
+func newCertWatch(m *Monitor) *certWatch {
+	w := &certWatch{m: m}
+	w.last, _ = w.state()
+	w.handed = w.last
+	return w
+}
+
+func (w *certWatch) state() (p pairState, err error) {
+	if p.cert, err = filestate.Of(w.m.cfg.TLSCert); err == nil {
+		p.key, err = filestate.Of(w.m.cfg.TLSKey)
+	}
+	return p, err
+}
+
+// run looks until ctx ends.
+func (w *certWatch) run(ctx context.Context, every time.Duration) {
+	if w.m.cfg.TLSCert == "" {
 		return
 	}
-	type pair struct{ cert, key filestate.State }
-	look := func() (p pair, ok bool) {
-		var err1, err2 error
-		p.cert, err1 = filestate.Of(m.cfg.TLSCert)
-		p.key, err2 = filestate.Of(m.cfg.TLSKey)
-		return p, err1 == nil && err2 == nil
-	}
-	handed, _ := look()
-	last := handed
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -69,29 +85,44 @@ func (m *Monitor) watchCert(ctx context.Context, every time.Duration) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			w.look()
 		}
-		now, ok := look()
-		if ok && now == last && now != handed {
-			m.sendCert()
-			handed = now
-		}
-		last = now
 	}
 }
 
-// sendCert hands certificate and key to the front end that runs.
-func (m *Monitor) sendCert() {
+// look looks once. A failure is logged once, until there is another or none.
+func (w *certWatch) look() {
+	now, err := w.state()
+	if err == nil && now == w.last && now != w.handed {
+		if err = w.m.sendCert(); err == nil {
+			w.handed = now
+		}
+	}
+	w.last = now
+	if err == nil {
+		w.told = ""
+		return
+	}
+	if text := err.Error(); text != w.told {
+		w.told = text
+		w.m.log.Error().Err(err).Msg("new certificate is not used yet")
+	}
+}
+
+// sendCert hands certificate and key to the front end that runs; the next one will
+// open them for itself.
+func (m *Monitor) sendCert() error {
 	m.mu.Lock()
 	a := m.attendant
 	m.mu.Unlock()
 	if m.cfg.TLSCert == "" || a == nil {
-		return
+		return nil
 	}
 	cert, key, err := m.openCert()
 	if err != nil {
-		m.log.Error().Err(err).Msg("new certificate is not used")
-		return
+		return err
 	}
 	a.send(outgoing{frame: spawn.Cert{}, files: []*os.File{cert, key}})
 	m.log.Info().Msg("certificate and key handed to the front end")
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -210,7 +211,7 @@ func TestCertificatesAreFollowed(t *testing.T) {
 	}
 	defer c.Close()
 	r.m.setAttendant(seat.a)
-	go r.m.watchCert(t.Context(), 20*time.Millisecond)
+	go newCertWatch(r.m).run(t.Context(), 20*time.Millisecond)
 	time.Sleep(100 * time.Millisecond)
 	os.WriteFile(r.cfg.TLSCert+".new", []byte("new cert"), 0o600)
 	os.WriteFile(r.cfg.TLSKey+".new", []byte("new key"), 0o600)
@@ -236,6 +237,68 @@ func TestCertificatesAreFollowed(t *testing.T) {
 		t.Errorf("unasked: %+v", p)
 	case <-time.After(100 * time.Millisecond):
 	}
+}
+
+// TestCertificateIsTriedAgain: a pair that can't be opened is tried at each look, though
+// the files do not change any more, and the log says it once.
+func TestCertificateIsTriedAgain(t *testing.T) {
+	r := newRig(t, "exit 0")
+	r.cfg.TLSCert = writeFile(t, filepath.Join(r.dir, "cert"), "old cert", 0o600)
+	r.cfg.TLSKey = writeFile(t, filepath.Join(r.dir, "key"), "old key", 0o600)
+	r.start()
+	socket, seat := r.sit()
+	defer socket.Close()
+	r.m.setAttendant(seat.a)
+	w := newCertWatch(r.m)
+	said := func(text string, times int) {
+		t.Helper()
+		if n := strings.Count(r.log.String(), text); n != times {
+			t.Errorf("the log says %d times, not %d, %q:\n%s", n, times, text, r.log)
+		}
+	}
+	const failed, handed = "new certificate is not used yet", "handed to the front end"
+	writeFile(t, r.cfg.TLSCert, "a new cert", 0o600)
+	writeFile(t, r.cfg.TLSKey, "a new key", 0o600)
+	w.look() // they have changed
+	withoutDescriptors(t, func() {
+		w.look()
+		w.look()
+	})
+	said(failed, 1)
+	said(handed, 0)
+	w.look()
+	w.look()
+	said(handed, 1)
+
+	if err := os.Remove(r.cfg.TLSKey); err != nil {
+		t.Fatal(err)
+	}
+	w.look()
+	w.look()
+	said(failed, 2)
+	writeFile(t, r.cfg.TLSKey, "the key again", 0o600)
+	w.look()
+	w.look()
+	said(failed, 2)
+	said(handed, 2)
+}
+
+// withoutDescriptors does something while this process can open no file.
+func withoutDescriptors(t *testing.T, do func()) {
+	t.Helper()
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	do()
 }
 
 // TestRefusalsDoNotFloodTheLog, and how many were left out is said.

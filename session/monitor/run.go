@@ -47,10 +47,11 @@ func (m *Monitor) Run(ctx context.Context, signals <-chan os.Signal) error {
 		defer closeOperators(operators)
 		go m.serveOperators(operators)
 	}
+	certs := newCertWatch(m) // before the front end opens the files
 	if err := m.startParts(); err != nil {
 		return err
 	}
-	go m.watchCert(ctx, certPoll)
+	go certs.run(ctx, certPoll)
 	go m.watchAccounts(ctx, cmp.Or(m.cfg.AccountRecheck, recheckEvery))
 
 	var drained chan struct{}
@@ -189,7 +190,9 @@ func (m *Monitor) closeGroups() {
 func (m *Monitor) reload(ctx context.Context) {
 	m.reloading.Lock()
 	defer m.reloading.Unlock()
-	m.sendCert()
+	if err := m.sendCert(); err != nil {
+		m.log.Error().Err(err).Msg("new certificate is not used")
+	}
 	m.reconfigure(ctx)
 	m.readAccounts()
 	m.rules.Add(1)

@@ -186,6 +186,7 @@ func runWorker(program string, as *syscall.Credential, input string, args ...str
 	var out, complaint bytes.Buffer
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8"}
+	cmd.WaitDelay = time.Second // for what it may leave behind, its output open
 	cmd.Stdin = strings.NewReader(input)
 	cmd.Stdout, cmd.Stderr = &limited{b: &out, left: 1 << 20}, &limited{b: &complaint, left: 4 << 10}
 	if as != nil {

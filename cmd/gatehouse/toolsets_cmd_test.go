@@ -2,11 +2,16 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 func TestToolsetsPrintsTheCatalogueOfAWorker(t *testing.T) {
@@ -46,5 +51,34 @@ func TestToolsetsPrintsTheCatalogueOfAWorker(t *testing.T) {
 	}
 	if code := run([]string{"toolsets", "--bogus"}, streams{out: io.Discard, err: io.Discard}); code != exitUsage {
 		t.Errorf("a wrong flag: %d", code)
+	}
+}
+
+// TestWorkerThatLeavesSomebodyBehind: what it started and left holds its output open, and
+// is not waited for.
+func TestWorkerThatLeavesSomebodyBehind(t *testing.T) {
+	dir := t.TempDir()
+	program, pid := filepath.Join(dir, "worker"), filepath.Join(dir, "pid")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nsetsid sleep 300 &\necho $! >"+pid+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		b, _ := os.ReadFile(pid)
+		if n, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {
+			syscall.Kill(n, syscall.SIGKILL)
+		}
+	})
+	done := make(chan error, 1)
+	go func() {
+		_, err := runWorker(program, nil, "")
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if !errors.Is(err, exec.ErrWaitDelay) {
+			t.Errorf("got %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("waits for what is left of the worker")
 	}
 }

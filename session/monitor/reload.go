@@ -20,6 +20,7 @@ import (
 // What finding the configuration anew may take, and write.
 const (
 	resolveLimit = 20 * time.Second
+	resolveDelay = time.Second // for output that something else holds open, once the program has ended
 	maxResolved  = 8 << 20
 	maxComplaint = 8 << 10
 )
@@ -80,7 +81,8 @@ func (m *Monitor) resolve(ctx context.Context) (*Config, error) {
 
 // runRecipe returns what the recipe writes to stdout. As root it runs as root, for
 // configurations are root's to read; it has no capability, lives for a moment, and
-// reads nothing that came over a network.
+// reads nothing that came over a network. What it started and left behind may hold its
+// output open: that is not waited for.
 func (m *Monitor) runRecipe(ctx context.Context) ([]byte, error) {
 	r := m.cfg.Reload
 	null, err := os.Open(os.DevNull)
@@ -114,19 +116,24 @@ func (m *Monitor) runRecipe(ctx context.Context) ([]byte, error) {
 		io.Copy(io.Discard, complaint)
 		text <- b
 	}()
-	timer := time.AfterFunc(resolveLimit, func() { c.Signal(syscall.SIGKILL) })
-	defer timer.Stop()
+	ctx, cancel := context.WithTimeout(ctx, resolveLimit)
+	defer cancel()
+	context.AfterFunc(ctx, func() { c.Signal(syscall.SIGKILL) }) // of no effect once it has ended
+	go func() {
+		<-c.Done()
+		late := time.Now().Add(resolveDelay)
+		out.SetReadDeadline(late)
+		complaint.SetReadDeadline(late)
+	}()
 	b, err := io.ReadAll(io.LimitReader(out, maxResolved+1))
-	if err == nil && len(b) > maxResolved {
+	switch {
+	case len(b) > maxResolved:
 		err = errors.New("the configuration is larger than 8 MiB")
 		c.Signal(syscall.SIGKILL)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = nil // it had its say
 	}
-	select {
-	case <-c.Done():
-	case <-ctx.Done():
-		c.Signal(syscall.SIGKILL)
-		<-c.Done()
-	}
+	<-c.Done()
 	if st := c.Status(); err == nil && (st.Code != 0 || st.Signal != 0) {
 		err = fmt.Errorf("%v: %s", st, bytes.TrimSpace(<-text))
 	}

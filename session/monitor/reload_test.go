@@ -6,8 +6,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -140,6 +142,47 @@ func TestRecipeThatHangsOrFails(t *testing.T) {
 	if r.m.live.Load() != &r.m.cfg {
 		t.Error("changed something")
 	}
+}
+
+// TestRecipeThatLeavesSomebodyBehind: what it started, out of its process group, holds its
+// output open for longer than anybody waits.
+func TestRecipeThatLeavesSomebodyBehind(t *testing.T) {
+	left := func(t *testing.T, end string) *rig {
+		r := newRig(t, "exec sleep 60")
+		pid := filepath.Join(r.dir, "pid")
+		r.recipe(`setsid sh -c 'echo $$ >"$0.new"; mv "$0.new" "$0"; exec sleep 300' ` + pid + ` &
+			while ! [ -e ` + pid + ` ]; do sleep 0.01; done
+			` + end)
+		t.Cleanup(func() {
+			b, _ := os.ReadFile(pid)
+			if n, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {
+				syscall.Kill(n, syscall.SIGKILL)
+			}
+		})
+		return r.start()
+	}
+	inTime := func(t *testing.T, r *rig) {
+		t.Helper()
+		done := make(chan struct{})
+		go func() { r.m.reload(t.Context()); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(resolveLimit):
+			t.Fatal("the reload waits for what is left of the recipe")
+		}
+	}
+	t.Run("and has said all", func(t *testing.T) {
+		r := left(t, `echo '{"PerPrincipal":3,"Fixed":{"mode":"1","listen.port":"2"}}'`)
+		inTime(t, r)
+		if got := r.m.live.Load().MaxPerPrincipal; got != 3 {
+			t.Errorf("the limit is %d, want 3\n%s", got, r.log)
+		}
+	})
+	t.Run("and fails", func(t *testing.T) {
+		r := left(t, `echo "line 3: no such key" >&2; exit 1`)
+		inTime(t, r)
+		r.log.Await(t, "line 3: no such key")
+	})
 }
 
 // meanwhile is an assigner during whose answers something happens once.

@@ -75,6 +75,16 @@ func (c *conn) Close() error {
 	return err
 }
 
+// CloseWrite ends what we send. net/http does it when it refuses a body, half a second
+// before it closes the connection, so that the client sees the end of the answer and
+// the rest of its body does not wipe the answer out.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	if c.raw == nil || len(p) == 0 {

@@ -124,6 +124,31 @@ func TestConnErrors(t *testing.T) {
 	}
 }
 
+// TestConnIsClosedByHalves: net/http ends an answer so and goes on reading for a while.
+func TestConnIsClosedByHalves(t *testing.T) {
+	ours, theirs := ends(t)
+	half, ok := ours.(interface{ CloseWrite() error }) // what net/http asks for
+	if !ok {
+		t.Fatal("net/http can't end what it sends alone")
+	}
+	if err := half.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 1)
+	if n, err := theirs.Read(b); n != 0 || err != io.EOF {
+		t.Errorf("the client reads %d, %v; want the end", n, err)
+	}
+	if _, err := theirs.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := ours.Read(b); n != 1 || err != nil {
+		t.Errorf("after that we read %d, %v", n, err)
+	}
+	if _, err := ours.Write(b); err == nil {
+		t.Error("after that we can still write")
+	}
+}
+
 // TestConnAllocates: a read, a write and their deadlines make no garbage.
 func TestConnAllocates(t *testing.T) {
 	if raceEnabled {

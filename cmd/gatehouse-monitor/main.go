@@ -26,7 +26,7 @@ import (
 var version = "dev"
 
 // guarded is the argument with which the guard starts the monitor; the descriptor
-// of its pipe follows.
+// of its socket follows.
 const guarded = "guarded"
 
 // smallHeap has the guard collect what little it allocates, now and then, at 1 MiB;
@@ -45,6 +45,9 @@ run by hand. See "gatehouse serve --help".
 func main() {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	// Who reads the log may go before us. Caught and not ignored, so that no child
+	// ignores it.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	code, err := run(os.Args[1:], signals)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "gatehouse-monitor: %v\n", err)
@@ -102,7 +105,14 @@ func runGuard(signals <-chan os.Signal) (int, error) {
 const processors = 2
 
 // runMonitor locks itself down before it reads anything.
-func runMonitor(pipe string, signals <-chan os.Signal) (int, error) {
+func runMonitor(socket string, signals <-chan os.Signal) (int, error) {
+	above, err := guardSocket(socket)
+	if err != nil {
+		return guard.ExitRefused, err
+	}
+	if err := guard.SayReady(above); err != nil {
+		return guard.ExitRefused, fmt.Errorf("tell the guard: %w", err)
+	}
 	if runtime.GOMAXPROCS(0) > processors {
 		runtime.GOMAXPROCS(processors)
 	}
@@ -119,7 +129,7 @@ func runMonitor(pipe string, signals <-chan os.Signal) (int, error) {
 	if err != nil {
 		return guard.ExitRefused, err
 	}
-	cfg, err := config(p, pipe)
+	cfg, err := config(p, above)
 	if err != nil {
 		return guard.ExitRefused, err
 	}

@@ -284,7 +284,7 @@ func TestByHand(t *testing.T) {
 		"--help":           {[]string{"--help"}, nil, 0, `"gatehouse serve" starts it`},
 		"--version":        {[]string{"--version"}, nil, 0, "gatehouse-monitor "},
 		"unknown argument": {[]string{"--skip-checks"}, nil, 1, "unknown argument"},
-		"as the inner one": {[]string{guarded, "4"}, nil, 1, "no plan on descriptor 3"},
+		"as the inner one": {[]string{guarded, "4"}, nil, 1, "started without a guard"},
 	} {
 		cmd := exec.Command(filepath.Join(bin, "gatehouse-monitor"), c.args...)
 		cmd.ExtraFiles = c.files

@@ -156,7 +156,7 @@ func decodeReload(b []byte) (*monitor.Config, error) {
 
 // config says the plan in the monitor's terms and takes its descriptors, and the
 // guard's.
-func config(p *plan.Plan, pipe string) (monitor.Config, error) {
+func config(p *plan.Plan, guard *os.File) (monitor.Config, error) {
 	m := &p.Monitor
 	c, err := settingsOf(p)
 	if err != nil {
@@ -168,15 +168,15 @@ func config(p *plan.Plan, pipe string) (monitor.Config, error) {
 	if m.Operators {
 		c.Operators = os.NewFile(uintptr(planFD+1+m.Listeners), "operators")
 	}
-	c.Guard, err = guardPipe(pipe)
-	return c, err
+	c.Guard = guard
+	return c, nil
 }
 
-// guardPipe is the descriptor on which the guard's end shows.
-func guardPipe(number string) (*os.File, error) {
+// guardSocket is the descriptor on which the guard's end shows.
+func guardSocket(number string) (*os.File, error) {
 	var st unix.Stat_t
 	fd, err := strconv.Atoi(number)
-	if err != nil || fd <= planFD || unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+	if err != nil || fd <= planFD || unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
 		return nil, errors.New("started without a guard; gatehouse-monitor starts it by itself")
 	}
 	return os.NewFile(uintptr(fd), "guard"), nil

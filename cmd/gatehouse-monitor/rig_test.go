@@ -77,6 +77,7 @@ type service struct {
 	issuer   *authtest.Issuer
 	dir      string
 	cmd      *exec.Cmd
+	stderr   *os.File // nil: the log
 	ended    chan error
 	listener *os.File
 	socket   string
@@ -185,6 +186,9 @@ func (s *service) start() *service {
 	s.cmd.ExtraFiles = []*os.File{planFile, s.listener}
 	s.cmd.Env = []string{"SECRET=leaks", "TZ=Europe/Zurich", "PATH=/usr/bin:/bin", "SSL_CERT_DIR=/etc/ssl/certs"}
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
+	if s.stderr != nil {
+		s.cmd.Stderr = s.stderr
+	}
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if s.runAs != os.Geteuid() {
 		s.cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(s.runAs), Gid: uint32(s.runAs)}
@@ -251,7 +255,7 @@ func (s *service) sendKeys() {
 // fine. It waits for a front end other than the one with the process id not.
 func (s *service) frontEnd(not int, onCert func(cert, key *os.File)) (report, *spawn.Client) {
 	s.t.Helper()
-	for range 1000 {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
 		r, fds, err := s.ask()
 		if err != nil || r.PID == not {
 			closeAll(fds)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -66,11 +67,12 @@ type handedOver struct {
 	Environ   []string
 	Args      []string
 	PID       int
+	Hangup    bool // SIGHUP is ignored
 }
 
 // standInMonitor reports what a monitor would get.
 func standInMonitor() int {
-	out := handedOver{Environ: os.Environ(), Args: os.Args, PID: os.Getpid()}
+	out := handedOver{Environ: os.Environ(), Args: os.Args, PID: os.Getpid(), Hangup: signal.Ignored(syscall.SIGHUP)}
 	doc, err := io.ReadAll(os.NewFile(firstFD, "plan"))
 	if err != nil || json.Unmarshal(doc, &out.Plan) != nil {
 		fmt.Fprintln(os.Stderr, "no plan", err)
@@ -212,6 +214,9 @@ func TestServeHandsOver(t *testing.T) {
 	}
 	if !got.Sealed {
 		t.Error("the plan can still be changed")
+	}
+	if !got.Hangup {
+		t.Error("a SIGHUP that comes before the monitor can take it ends it")
 	}
 	if len(got.Open) > 0 {
 		t.Errorf("descriptors have leaked: %q", got.Open)

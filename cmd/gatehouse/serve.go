@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os/signal"
+	"syscall"
 
 	"gatehouse/cmd/internal/conf"
 	"gatehouse/cmd/internal/plan"
@@ -27,6 +29,7 @@ Examples:
 
 // Run starts the server. It returns only when the start is refused.
 func (cmd *serveCmd) Run(s streams) error {
+	signal.Ignore(syscall.SIGHUP) // all is read just now; the monitor begins so, and then takes it
 	if err := reserve(); err != nil {
 		return err
 	}

@@ -2,7 +2,7 @@
 // and the end of the process below it, and it is the one to which everything the
 // monitor leaves behind is handed: whatever way the monitor ends, the guard ends
 // the rest, and starts it anew unless it was asked to end. When the guard itself
-// is killed, the monitor sees a pipe close and ends everything by itself.
+// is killed, the monitor sees a socket close and ends everything by itself.
 package guard
 
 import (
@@ -40,12 +40,22 @@ const (
 	settled    = time.Minute
 	firstPause = 200 * time.Millisecond
 	maxCrashes = 5
+	// readyLimit is how long signals wait for a monitor that does not say that it takes
+	// them.
+	readyLimit = 5 * time.Second
 )
+
+// SayReady tells the guard, on the descriptor that also tells of the guard's end, that
+// the monitor takes signals from now on.
+func SayReady(guard *os.File) error {
+	_, err := guard.Write([]byte{1})
+	return err
+}
 
 // Guard is how to start the monitor.
 type Guard struct {
 	// Path, Argv and Env are the monitor's program. The number of the descriptor that
-	// tells it of the guard's end is added to Argv.
+	// tells it of the guard's end, and is there for SayReady, is added to Argv.
 	Path string
 	Argv []string
 	Env  []string
@@ -108,11 +118,12 @@ func (g *Guard) endAll() error {
 	return err
 }
 
-// once runs one monitor. asked says that a signal to end was passed on.
+// once runs one monitor. asked says that a signal to end was passed on. Signals wait
+// until it takes them: a program is ended by one that comes in its first milliseconds.
 func (g *Guard) once(signals <-chan os.Signal) (st proc.Status, asked bool, err error) {
-	fds := make([]int, 2)
-	if err := unix.Pipe2(fds, unix.O_CLOEXEC); err != nil {
-		return st, false, fmt.Errorf("make pipe: %w", err)
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return st, false, fmt.Errorf("make socket: %w", err)
 	}
 	theirs, ours := os.NewFile(uintptr(fds[0]), "guard"), os.NewFile(uintptr(fds[1]), "guard")
 	defer ours.Close()
@@ -130,9 +141,18 @@ func (g *Guard) once(signals <-chan os.Signal) (st proc.Status, asked bool, err 
 	reaper.Go(func() { g.host.ReapOrphans(ctx) })
 	defer reaper.Wait() // it knows the children of this host alone
 	defer cancel()
+	ready := make(chan struct{})
+	go func() {
+		ours.SetReadDeadline(time.Now().Add(readyLimit))
+		ours.Read(make([]byte, 1))
+		close(ready)
+	}()
+	takes := (<-chan os.Signal)(nil)
 	for {
 		select {
-		case s := <-signals:
+		case <-ready:
+			ready, takes = nil, signals
+		case s := <-takes:
 			sig, ok := s.(syscall.Signal)
 			if !ok {
 				continue

@@ -18,7 +18,7 @@ import (
 )
 
 // run runs a shell script as the monitor below a guard; $0 is the descriptor of the
-// guard's pipe.
+// guard's socket.
 func run(t *testing.T, script string, inherited []*os.File, signals <-chan os.Signal) (code int, log string, err error) {
 	t.Helper()
 	if err := privdrop.CloseOnExec(3); err != nil { // as the program does
@@ -106,14 +106,31 @@ func TestSignalsArePassedOn(t *testing.T) {
 		signals <- syscall.SIGINT
 	}()
 	code, log, err := run(t, fmt.Sprintf(`trap 'echo HUP >>%[1]s' HUP; trap 'echo TERM >>%[1]s; kill -KILL $$' TERM
-		echo >%[2]s; while :; do sleep 0.05; done`, saw, ready), nil, signals)
+		echo >&$0; echo >%[2]s; while :; do sleep 0.05; done`, saw, ready), nil, signals)
 	b, _ := os.ReadFile(saw)
 	if code != ExitAsked || err != nil || string(b) != "HUP\nTERM\n" || log != "" {
 		t.Errorf("code %d, %v, saw %q, log %s", code, err, b, log)
 	}
 }
 
-// TestDescriptors: the inherited ones keep their numbers, the pipe follows them, and
+// TestSignalsWaitForTheMonitor: what comes before it can take a signal does not end it,
+// and is passed on afterwards.
+func TestSignalsWaitForTheMonitor(t *testing.T) {
+	if signal.Ignored(syscall.SIGHUP) {
+		t.Skip("started by nohup: a shell below cannot trap SIGHUP")
+	}
+	saw := filepath.Join(t.TempDir(), "saw")
+	signals := make(chan os.Signal, 2)
+	signals <- syscall.SIGHUP
+	code, log, err := run(t, fmt.Sprintf(`sleep 0.3; trap 'echo HUP >>%[1]s; exit 0' HUP
+		echo >&$0; for i in 1 2 3 4 5 6 7 8 9; do sleep 0.5; done; exit 1`, saw), nil, signals)
+	b, _ := os.ReadFile(saw)
+	if code != ExitAsked || err != nil || string(b) != "HUP\n" {
+		t.Errorf("code %d, %v, saw %q, log %s", code, err, b, log)
+	}
+}
+
+// TestDescriptors: the inherited ones keep their numbers, the socket follows them, and
 // nobody below holds its other end.
 func TestDescriptors(t *testing.T) {
 	dir := t.TempDir()
@@ -133,7 +150,7 @@ func TestDescriptors(t *testing.T) {
 	if len(got) != 4 || got[0] != files[0].Name() || got[1] != files[1].Name() || got[2] != "5" {
 		t.Errorf("got %q", got)
 	}
-	// 0 1 2, two files, the pipe, and what the shell itself has open meanwhile.
+	// 0 1 2, two files, the socket, and what the shell itself has open meanwhile.
 	if n, _ := strconv.Atoi(got[3]); n > 7 {
 		t.Errorf("%d descriptors", n)
 	}

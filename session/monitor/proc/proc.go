@@ -78,6 +78,7 @@ func NewHost() *Host {
 	h := &Host{jobs: make(chan job), children: make(map[int]*Child)}
 	go func() {
 		runtime.LockOSThread() // for ever: see the package comment
+		unblockSignals()       // here, and so in our children: whoever started us may have blocked some
 		for j := range h.jobs {
 			c, err := h.start(j.spec)
 			j.reply <- result{c, err}
@@ -206,4 +207,9 @@ func reap(pid int) (ws unix.WaitStatus) {
 			return ws
 		}
 	}
+}
+
+// unblockSignals has no signal blocked in this thread.
+func unblockSignals() {
+	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &unix.Sigset_t{}, nil) // fails for a bad address alone
 }

@@ -90,9 +90,10 @@ type resolveCmd struct {
 	Addresses []string `help:"Where the running server listens."`
 }
 
-// Run prints the plan, or says on stderr what is wrong with the configuration.
+// Run prints the plan and, on stderr, warnings, one a line; or there what is wrong with the
+// configuration.
 func (cmd *resolveCmd) Run(s streams) error {
-	c, _, err := cmd.load(s)
+	c, warnings, err := cmd.load(s)
 	if problems := asProblems(err); len(problems) > 0 {
 		refuse(s.err, problems)
 		return exitStatus(exitFailed)
@@ -107,6 +108,9 @@ func (cmd *resolveCmd) Run(s streams) error {
 	p, err := c.Plan(cmd.Addresses)
 	if err != nil {
 		return err
+	}
+	for _, w := range warnings {
+		fmt.Fprintln(s.err, w)
 	}
 	return json.NewEncoder(s.out).Encode(p)
 }

@@ -84,3 +84,16 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 	t.Fatalf("not in 10 s: %s", what)
 }
+
+// TestResolvePrintsWarnings, one a line, beside the plan.
+func TestResolvePrintsWarnings(t *testing.T) {
+	w := newWorld(t)
+	code, out, complaint := w.gatehouse(t, "", []string{"MCP_MODE=loopback", "MCP_NONSENSE=1"}, "resolve", "--addresses=127.0.0.1:1")
+	if want := "MCP_NONSENSE is not a setting of this program and is ignored\n"; code != exitDone || complaint != want {
+		t.Errorf("exit code %d, %q; want %q", code, complaint, want)
+	}
+	var p plan.Plan
+	if err := json.Unmarshal([]byte(out), &p); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}

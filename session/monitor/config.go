@@ -70,7 +70,7 @@ type Config struct {
 	// unread.
 	FrontPart, KeysPart []byte
 	// Reload is how the configuration is found anew, Decode reads what that writes to
-	// its stdout, and Fixed is what can't change without a restart.
+	// its stdout (on stderr are warnings, one a line, or why it fails), and Fixed is what can't change without a restart.
 	Reload Recipe
 	Decode func([]byte) (*Config, error)
 	Fixed  map[string]string

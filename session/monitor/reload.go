@@ -53,7 +53,7 @@ func (m *Monitor) reconfigure(ctx context.Context) {
 
 // resolve runs the recipe and reads what it says.
 func (m *Monitor) resolve(ctx context.Context) (*Config, error) {
-	out, err := m.runRecipe(ctx)
+	out, warnings, err := m.runRecipe(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -76,29 +76,32 @@ func (m *Monitor) resolve(ctx context.Context) (*Config, error) {
 		slices.Sort(changed)
 		return nil, fmt.Errorf("these need a restart, and nothing was changed: %s", strings.Join(changed, ", "))
 	}
+	for line := range strings.Lines(warnings) {
+		m.log.Warn().Str("warning", clean(strings.TrimSpace(line))).Msg("the configuration that was read again has a warning")
+	}
 	return next, nil
 }
 
-// runRecipe returns what the recipe writes to stdout. As root it runs as root, for
+// runRecipe returns what the recipe writes to stdout and, if it succeeds, to stderr. As root it runs as root, for
 // configurations are root's to read; it has no capability, lives for a moment, and
 // reads nothing that came over a network. What it started and left behind may hold its
 // output open: that is not waited for.
-func (m *Monitor) runRecipe(ctx context.Context) ([]byte, error) {
+func (m *Monitor) runRecipe(ctx context.Context) (doc []byte, warnings string, err error) {
 	r := m.cfg.Reload
 	null, err := os.Open(os.DevNull)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer null.Close()
 	out, outW, err := os.Pipe()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer out.Close()
 	complaint, complaintW, err := os.Pipe()
 	if err != nil {
 		outW.Close()
-		return nil, err
+		return nil, "", err
 	}
 	defer complaint.Close()
 	c, err := m.host.Start(proc.Spec{
@@ -108,7 +111,7 @@ func (m *Monitor) runRecipe(ctx context.Context) ([]byte, error) {
 	outW.Close()
 	complaintW.Close()
 	if err != nil {
-		return nil, fmt.Errorf("read the configuration again: %w", err)
+		return nil, "", fmt.Errorf("read the configuration again: %w", err)
 	}
 	text := make(chan []byte, 1)
 	go func() {
@@ -125,19 +128,23 @@ func (m *Monitor) runRecipe(ctx context.Context) ([]byte, error) {
 		out.SetReadDeadline(late)
 		complaint.SetReadDeadline(late)
 	}()
-	b, err := io.ReadAll(io.LimitReader(out, maxResolved+1))
+	doc, err = io.ReadAll(io.LimitReader(out, maxResolved+1))
 	switch {
-	case len(b) > maxResolved:
+	case len(doc) > maxResolved:
 		err = errors.New("the configuration is larger than 8 MiB")
 		c.Signal(syscall.SIGKILL)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		err = nil // it had its say
 	}
 	<-c.Done()
+	said := string(bytes.TrimSpace(<-text))
 	if st := c.Status(); err == nil && (st.Code != 0 || st.Signal != 0) {
-		err = fmt.Errorf("%v: %s", st, bytes.TrimSpace(<-text))
+		err = fmt.Errorf("%v: %s", st, said)
 	}
-	return b, err
+	if err != nil {
+		return nil, "", err
+	}
+	return doc, said, nil
 }
 
 // sendPlan hands the front end its part of the configuration.

@@ -144,6 +144,22 @@ func TestRecipeThatHangsOrFails(t *testing.T) {
 	}
 }
 
+// TestWarningsOfAReload: they are logged, and the configuration holds.
+func TestWarningsOfAReload(t *testing.T) {
+	r := newRig(t, "exec sleep 60")
+	r.recipe(`printf 'MCP_A is ignored\nMCP_B is ignored\n' >&2; echo '{"PerPrincipal":3,"Fixed":{"mode":"1","listen.port":"2"}}'`)
+	r.start()
+	r.m.reload(t.Context())
+	for _, want := range []string{`"level":"warn","warning":"MCP_A is ignored"`, `"level":"warn","warning":"MCP_B is ignored"`} {
+		if !strings.Contains(r.log.String(), want) {
+			t.Errorf("the log lacks %s:\n%s", want, r.log)
+		}
+	}
+	if got := r.m.live.Load().MaxPerPrincipal; got != 3 {
+		t.Errorf("the limit is %d, want 3", got)
+	}
+}
+
 // TestRecipeThatLeavesSomebodyBehind: what it started, out of its process group, holds its
 // output open for longer than anybody waits.
 func TestRecipeThatLeavesSomebodyBehind(t *testing.T) {

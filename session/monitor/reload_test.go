@@ -144,6 +144,25 @@ func TestRecipeThatHangsOrFails(t *testing.T) {
 	}
 }
 
+// TestReloadOfAnEmptyAccountsFile: it counts, and the log says what that means.
+func TestReloadOfAnEmptyAccountsFile(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: there is an accounts file in monitor mode only")
+	}
+	r := newRig(t, "exec sleep 60")
+	r.start()
+	c := r.front()
+	w := r.spawn(c, r.token("alice"))
+	writeFile(t, r.cfg.AccountsFile, "", 0o600)
+	r.m.reload(t.Context())
+	if want := `"level":"warn","message":"accounts file read again: it names nobody, so nobody gets in"`; !strings.Contains(r.log.String(), want) {
+		t.Errorf("the log lacks %s:\n%s", want, r.log)
+	}
+	w.end(5 * time.Second)
+	_, err := c.Spawn(t.Context(), spawn.Request{Token: r.token("alice")})
+	refused(t, err, spawn.KindNoAccount, "")
+}
+
 // TestWarningsOfAReload: they are logged, and the configuration holds.
 func TestWarningsOfAReload(t *testing.T) {
 	r := newRig(t, "exec sleep 60")

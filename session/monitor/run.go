@@ -210,6 +210,10 @@ func (m *Monitor) readAccounts() {
 		return
 	}
 	m.byMap.current.Store(list)
+	if list.Len() == 0 {
+		m.log.Warn().Msg("accounts file read again: it names nobody, so nobody gets in")
+		return
+	}
 	m.log.Info().Int("entries", list.Len()).Msg("accounts file read again")
 }
 

@@ -131,6 +131,40 @@ func TestShownConfiguration(t *testing.T) {
 	golden(t, "testdata/plan-monitor.golden", append(doc, '\n'))
 }
 
+// TestContentsThatNeedARestart: what is read from a file at the start alone is told apart
+// by its content, and what is read again is not.
+func TestContentsThatNeedARestart(t *testing.T) {
+	const files = "/etc/gw/a.txt text Hello.\n/etc/gw/b.env text A=1\n/etc/gw/b.env mode 600\n/etc/gw/c.pem link /etc/gw/ca.pem\n"
+	changed := func(change string) (keys []string) {
+		t.Helper()
+		var fixed [2]map[string]string
+		for i, machine := range []string{files, files + change} {
+			c, _, err := loadCase(t, "alice", machine, "", "MCP_MODE=authenticated\nMCP_RUN_AS=shared-account\nMCP_ISSUER=https://id.example.com\nMCP_AUDIENCE=https://mcp.example.com/mcp\n"+
+				"MCP_TLS_CERT=/etc/gw/server.pem\nMCP_TLS_KEY=/etc/gw/server.key\nMCP_ISSUER_CA=/etc/gw/c.pem\nMCP_INSTRUCTIONS_FILE=/etc/gw/a.txt\nMCP_WORKER_ENV_FILE=/etc/gw/b.env", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			fixed[i] = c.fixed()
+		}
+		for key, was := range fixed[0] {
+			if fixed[1][key] != was {
+				keys = append(keys, key)
+			}
+		}
+		return keys
+	}
+	for change, want := range map[string][]string{
+		"":                          nil,
+		"/etc/gw/a.txt text Bye.\n": {"the content of servers[0].instructions_file"},
+		"/etc/gw/b.env text A=2\n":  nil, // read at each start of a worker
+		"/etc/gw/c.pem link /etc/gw/server.pem\n": {"the content of issuers[0].ca_file"},
+	} {
+		if got := changed(change); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", change, got, want)
+		}
+	}
+}
+
 func TestLoopbackPlan(t *testing.T) {
 	c, _, err := loadCase(t, "alice", "", "", "MCP_MODE=loopback\nMCP_TITLE=Tools\nMCP_STREAM_LOSS_GRACE=none\nMCP_ISSUER=https://id.example.com", "")
 	if err != nil {

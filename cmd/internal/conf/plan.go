@@ -57,20 +57,34 @@ func (s *Setting) CanReload() bool {
 	return slices.ContainsFunc(reloadable, func(prefix string) bool { return strings.HasPrefix(s.Key, prefix) })
 }
 
-// fixed is a digest of each value that a reload can't change, by its key.
+// fixed is a digest of each value that a reload can't change, by its key, and of the files
+// whose content is read at the start and never again.
 func (c *Config) fixed() map[string]string {
 	out := map[string]string{}
+	digest := func(key string, value any) {
+		raw, err := json.Marshal(value)
+		if err != nil {
+			panic("conf: " + key + ": " + err.Error()) // no value is of such a type
+		}
+		sum := sha256.Sum256(raw)
+		out[key] = hex.EncodeToString(sum[:8])
+	}
 	for _, s := range rows {
 		if s.CanReload() || !s.Ways.has(c.Way()) {
 			continue
 		}
 		for i := range c.count(s.list()) {
-			raw, err := json.Marshal(s.at(c, i))
-			if err != nil {
-				panic("conf: " + s.Key + ": " + err.Error()) // no value is of such a type
-			}
-			sum := sha256.Sum256(raw)
-			out[keyOf(s.Key, i)] = hex.EncodeToString(sum[:8])
+			digest(keyOf(s.Key, i), s.at(c, i))
+		}
+	}
+	for i := range c.Issuers {
+		if pem := c.Issuers[i].caPEM; c.Authenticated() && pem != "" {
+			digest("the content of "+keyOf("issuers[].ca_file", i), pem)
+		}
+	}
+	for i := range c.Servers {
+		if text := c.Servers[i].instructionText; text != nil {
+			digest("the content of "+keyOf("servers[].instructions_file", i), text)
 		}
 	}
 	return out

@@ -26,12 +26,37 @@ type interests struct {
 	uris map[string]int
 	call *bridge.Call // our subscription at a modern worker
 	lost int          // how many have ended, or were not taken
+	// silent is when the worker had last let the whole time of a change go by without a
+	// word. Changes that waited for that one do not wait again, each for as long.
+	silent time.Time
+	heard  bool // it has said something in the change that is made now
+}
+
+// begin locks n.mu for a change. It returns whether to ask the worker at all: it was not
+// silent while the change waited for its turn.
+func (n *interests) begin(s *Session) (hears bool) {
+	came := s.t.now()
+	n.mu.Lock()
+	n.heard = false
+	return !n.silent.After(came)
+}
+
+// ask asks a legacy worker for something about a resource, n.mu held, and reports
+// whether it agreed.
+func (n *interests) ask(ctx context.Context, s *Session, method, uri string) bool {
+	answer, err := s.b.Ask(ctx, subscription(method, uri))
+	if err == nil {
+		n.heard = true
+	} else if ctx.Err() != nil && !n.heard {
+		n.silent = s.t.now()
+	}
+	return ok(answer, err)
 }
 
 // add notes interest in resources and returns those that the worker agrees to, and
 // what a modern worker has agreed to tell in all; nil: nothing.
 func (n *interests) add(ctx context.Context, s *Session, uris []string) (agreed []string, told *era.Filter) {
-	n.mu.Lock()
+	hears := n.begin(s)
 	defer n.mu.Unlock()
 	if n.uris == nil {
 		n.uris = map[string]int{}
@@ -42,7 +67,7 @@ func (n *interests) add(ctx context.Context, s *Session, uris []string) (agreed 
 	var fresh []string
 	for _, uri := range uris {
 		if n.uris[uri] == 0 {
-			if !s.modern.Load() && !ok(s.b.Ask(ctx, subscription("resources/subscribe", uri))) {
+			if !s.modern.Load() && !(hears && n.ask(ctx, s, "resources/subscribe", uri)) {
 				continue
 			}
 			fresh = append(fresh, uri)
@@ -53,7 +78,7 @@ func (n *interests) add(ctx context.Context, s *Session, uris []string) (agreed 
 	if !s.modern.Load() || len(agreed) == 0 && n.call != nil {
 		return agreed, s.acked.Load()
 	}
-	if len(fresh) > 0 || n.call == nil {
+	if hears && (len(fresh) > 0 || n.call == nil) {
 		n.tune(ctx, s)
 	}
 	told = s.acked.Load()
@@ -71,7 +96,7 @@ func (n *interests) add(ctx context.Context, s *Session, uris []string) (agreed 
 
 // drop takes interest back.
 func (n *interests) drop(s *Session, uris []string) {
-	n.mu.Lock()
+	hears := n.begin(s)
 	defer n.mu.Unlock()
 	ctx, cancel := context.WithTimeout(s.t.ctx, tuneLimit)
 	defer cancel()
@@ -80,8 +105,8 @@ func (n *interests) drop(s *Session, uris []string) {
 			continue
 		}
 		delete(n.uris, uri)
-		if !s.modern.Load() && s.b.Reason() == "" {
-			_, _ = s.b.Ask(ctx, subscription("resources/unsubscribe", uri)) // what still comes goes nowhere
+		if hears && !s.modern.Load() && s.b.Reason() == "" {
+			n.ask(ctx, s, "resources/unsubscribe", uri) // what still comes goes nowhere
 		}
 	}
 	// At a modern worker the subscription stays wider than it must be until another
@@ -130,6 +155,7 @@ func (n *interests) tune(ctx context.Context, s *Session) {
 		case <-ended:
 			return
 		case <-ctx.Done():
+			n.silent = s.t.now()
 		case <-s.b.Done():
 		}
 	}

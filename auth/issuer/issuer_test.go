@@ -2,13 +2,8 @@ package issuer_test
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -16,7 +11,6 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"golang.org/x/sys/unix"
 
 	"gatehouse/auth/authtest"
 	"gatehouse/auth/identity"
@@ -30,11 +24,11 @@ import (
 // service is a keykeeper's engine and the front end's store, with a real issuer
 // and a real socket between them.
 type service struct {
-	t     *testing.T
-	store *keys.Store
-	judge *token.Verifier
-	log   *logtest.Log
-	stop  func()
+	t        *testing.T
+	store    *keys.Store
+	verifier *token.Verifier
+	log      *logtest.Log
+	stop     func()
 }
 
 func serve(t *testing.T, i *issuertest.Issuer, dir string) *service {
@@ -49,12 +43,12 @@ func serve(t *testing.T, i *issuertest.Issuer, dir string) *service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.judge, err = token.New(i.Policy()); err != nil {
+	if s.verifier, err = token.New(i.Policy()); err != nil {
 		t.Fatal(err)
 	}
 	s.store = keys.NewStore([]identity.Issuer{i.ID()}, 12*time.Hour, time.Now, nil)
 	ctx, cancel := context.WithCancel(context.Background())
-	near, far := sockets(t)
+	near, far := issuer.Seqpacket(t)
 	var wg sync.WaitGroup
 	wg.Go(func() { engine.Run(ctx) })
 	wg.Go(func() { engine.Serve(ctx, far) })
@@ -64,44 +58,16 @@ func serve(t *testing.T, i *issuertest.Issuer, dir string) *service {
 	return s
 }
 
-func sockets(t *testing.T) (a, b net.Conn) {
-	t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ends [2]net.Conn
-	for i, fd := range fds {
-		f := os.NewFile(uintptr(fd), "socketpair")
-		ends[i], err = net.FileConn(f)
-		f.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return ends[0], ends[1]
-}
-
 // present does what the front end does with a token, and returns its status.
 func (s *service) present(raw string) int {
-	for range 2 {
-		set, _ := s.store.Current()
-		_, err := s.judge.Verify(raw, []string{authtest.Audience}, set, time.Now())
-		var r *token.Refusal
-		switch {
-		case err == nil:
-			return http.StatusOK
-		case !errors.As(err, &r) || r.Kind != token.KindUnknownKey:
-			return http.StatusUnauthorized
-		}
-		switch s.store.Lookup(s.t.Context(), kidOf(s.t, raw)) {
-		case keys.Undecided:
-			return http.StatusServiceUnavailable
-		case keys.Absent:
-			return http.StatusUnauthorized
-		}
+	_, _, refused := keys.Judge(s.t.Context(), s.verifier, s.store, raw, []string{authtest.Audience}, time.Now)
+	switch {
+	case refused == nil:
+		return http.StatusOK
+	case refused.Undecided:
+		return http.StatusServiceUnavailable
 	}
-	return http.StatusServiceUnavailable
+	return http.StatusUnauthorized
 }
 
 func (s *service) until(what string, limit time.Duration, ok func() bool) {
@@ -263,20 +229,4 @@ func TestNothingIsLeftRunning(t *testing.T) {
 		}
 		return true
 	})
-}
-
-// kidOf reads a token's kid.
-func kidOf(t *testing.T, raw string) string {
-	head, _, _ := strings.Cut(raw, ".")
-	b, err := base64.RawURLEncoding.DecodeString(head)
-	if err != nil {
-		t.Error(err)
-	}
-	var h struct {
-		Kid string `json:"kid"`
-	}
-	if err := json.Unmarshal(b, &h); err != nil {
-		t.Error(err)
-	}
-	return h.Kid
 }

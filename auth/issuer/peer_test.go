@@ -18,8 +18,8 @@ import (
 	"gatehouse/auth/token"
 )
 
-// seqpacket returns the two ends of a socketpair as the processes get them.
-func seqpacket(t *testing.T) (a, b net.Conn) {
+// Seqpacket returns the two ends of a socketpair as the processes get them.
+func Seqpacket(t *testing.T) (a, b net.Conn) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -78,8 +78,8 @@ func TestReceiversOverSockets(t *testing.T) {
 	e := newTestEngine(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	monitor, monitorFar := seqpacket(t)
-	front, frontFar := seqpacket(t)
+	monitor, monitorFar := Seqpacket(t)
+	front, frontFar := Seqpacket(t)
 	done := make(chan error, 2)
 	go func() { done <- e.Serve(ctx, monitorFar) }()
 	go func() { done <- e.Serve(ctx, frontFar) }()
@@ -115,7 +115,7 @@ func TestReceiversOverSockets(t *testing.T) {
 // TestLargestMessageFitsTheSocket: one write, one read, with the system's default
 // buffer.
 func TestLargestMessageFitsTheSocket(t *testing.T) {
-	a, b := seqpacket(t)
+	a, b := Seqpacket(t)
 	msg := make([]byte, keys.MaxMessage)
 	go a.Write(msg)
 	b.SetReadDeadline(time.Now().Add(10 * time.Second))
@@ -134,7 +134,7 @@ func TestReceiverThatSendsAnythingElseIsCutOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &script{answer: serving(newKeys(1)...)}
 			e := newTestEngine(t, s)
-			near, far := seqpacket(t)
+			near, far := Seqpacket(t)
 			done := make(chan error, 1)
 			go func() { done <- e.Serve(t.Context(), far) }()
 			near.Write([]byte(b))

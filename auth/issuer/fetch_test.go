@@ -373,13 +373,14 @@ func TestSilentPeerKeepsNoConnection(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var far net.Conn
+		dialed := make(chan net.Conn, 1)
 		base.DialContext = func(context.Context, string, string) (net.Conn, error) {
-			var near net.Conn
-			near, far = net.Pipe()
+			near, far := net.Pipe()
+			dialed <- far
 			return near, nil
 		}
 		wantFailure(t, &Fetcher{src: src, base: base}, keys.HealthTimeout)
+		far := <-dialed
 		closed := make(chan error, 1)
 		go func() {
 			_, err := io.Copy(io.Discard, far)

@@ -255,7 +255,7 @@ func (p Program) serve(ctx context.Context, s settings.Settings, set *Set, w Wor
 		}
 	}()
 	err = Serve(ctx, Server{Name: p.Name, Version: p.Version, Title: s.Title,
-		Instructions: instructions(s.Instructions, reg), Log: quiet(log)}, reg, w.Stdin, w.Stdout)
+		Instructions: instructions(s.Instructions, reg), Log: quiet(ctx, log)}, reg, w.Stdin, w.Stdout)
 	reg.Interrupt()
 	drain, stop := context.WithTimeout(context.Background(), drainLimit)
 	defer stop()
@@ -304,11 +304,17 @@ func instructions(own *string, reg *toolsets.Registry) string {
 	return strings.Join(parts, "\n\n")
 }
 
-// quiet drops what the SDK says about its ordinary course.
-func quiet(log *slog.Logger) *slog.Logger { return slog.New(warnings{log.Handler()}) }
+// quiet drops what the SDK says about its ordinary course, to which an end that a
+// signal has asked for belongs: it would call that an error.
+func quiet(serving context.Context, log *slog.Logger) *slog.Logger {
+	return slog.New(warnings{log.Handler(), serving})
+}
 
-type warnings struct{ slog.Handler }
+type warnings struct {
+	slog.Handler
+	serving context.Context
+}
 
 func (w warnings) Enabled(ctx context.Context, l slog.Level) bool {
-	return l >= slog.LevelWarn && w.Handler.Enabled(ctx, l)
+	return l >= slog.LevelWarn && w.serving.Err() == nil && w.Handler.Enabled(ctx, l)
 }

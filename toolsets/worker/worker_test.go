@@ -50,6 +50,25 @@ type started struct {
 	progress chan string
 	code     func() int
 	closed   *string
+	said     stderr
+}
+
+// stderr keeps what is written to it; parts of the SDK may outlive the program's end.
+type stderr struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+func (e *stderr) Write(p []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.text.Write(p)
+}
+
+func (e *stderr) String() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.text.String()
 }
 
 func start(t *testing.T, args ...string) *started {
@@ -59,7 +78,7 @@ func start(t *testing.T, args ...string) *started {
 	s := &started{signals: make(chan os.Signal, 1), progress: make(chan string, 8), closed: new(string)}
 	done := make(chan int, 1)
 	go func() {
-		done <- testProgram(s.closed).Run(context.Background(), World{Args: args, Stdin: inR, Stdout: outW, Stderr: io.Discard,
+		done <- testProgram(s.closed).Run(context.Background(), World{Args: args, Stdin: inR, Stdout: outW, Stderr: &s.said,
 			SettingsFD: -1, Account: "alice", Signals: s.signals, IsInterrupt: func(s os.Signal) bool { return s == syscall.SIGINT }})
 		outW.Close()
 	}()
@@ -95,6 +114,21 @@ func TestSessionFromStartToEnd(t *testing.T) {
 	s.Close()
 	if code := s.code(); code != 0 || !strings.Contains(*s.closed, "client's end") {
 		t.Errorf("exit code %d, closed because %q", code, *s.closed)
+	}
+}
+
+// TestEndsThatWereAskedForAreNoErrors: an operator who reads the log must not take the
+// end of a session for a failure.
+func TestEndsThatWereAskedForAreNoErrors(t *testing.T) {
+	for name, end := range map[string]func(*started){
+		"end of input": func(s *started) { s.Close() },
+		"SIGTERM":      func(s *started) { s.signals <- syscall.SIGTERM },
+	} {
+		s := start(t)
+		end(s)
+		if code := s.code(); code != 0 || s.said.String() != "" {
+			t.Errorf("%s: exit code %d, stderr %q", name, code, s.said.String())
+		}
 	}
 }
 

@@ -251,7 +251,7 @@ wait_ready() {
     sleep 0.1
   done
   if start_time "$pid" >/dev/null; then note "$url does not answer after $2 s; the log says:"; else note "it did not start; the log says:"; fi
-  tail -n 20 "$log" | sed 's/^/  /' >&2
+  if [ -s "$log" ]; then tail -n 20 "$log" | sed 's/^/  /' >&2; else note "  nothing; is there room for $log?"; fi
   return 1
 }
 

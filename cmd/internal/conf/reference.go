@@ -10,7 +10,7 @@ import (
 var sections = []struct{ title, prefix, intro string }{
 	{"Mode and place", "", ""},
 	{"Listening", "listen.", ""},
-	{"TLS", "tls.", "Certificate and key are followed: replace the files and the server takes the new ones. For as long as it can't, because one is missing, half written or not valid yet, it tries again every 10 s, says once what is wrong, and serves with the ones before."},
+	{"TLS", "tls.", "Certificate and key are followed: replace the files and the server takes the new ones within 20 s. For as long as it can't, because one is missing, half written or not valid yet, it tries again every 10 s, says once what is wrong, and serves with the ones before."},
 	{"Issuers", "issuers[].", "`issuers` is a list. A flag or variable sets its first item."},
 	{"Keys", "keys.", ""},
 	{"Servers", "servers[].", "`servers` is a list of MCP endpoints. A flag or variable sets its first item; without any there is one at `/mcp`."},

@@ -280,3 +280,39 @@ func TestKeptTools(t *testing.T) {
 		})
 	}
 }
+
+// A list of tools that the worker said to have changed, before it reached its client, is
+// not kept.
+func TestChangedToolsAreNotKept(t *testing.T) {
+	for name, hello := range map[string]string{"legacy": isLegacy, "modern": isModern} {
+		t.Run(name, func(t *testing.T) {
+			s := &scripted{answer: func(method, id string) string {
+				switch {
+				case method == "tools/list":
+					return `{"jsonrpc":"2.0","id":` + id + `,"result":{"tools":[],"ttlMs":60000,"resultType":"complete"}}` + "\n" +
+						`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
+				case (method == "server/discover") == (hello == isModern):
+					return fmt.Sprintf(hello, id)
+				}
+				return fmt.Sprintf(isError, id)
+			}}
+			w := newWorld(t, session.Config{}, &sessiontest.Spawner{Worker: s.run})
+			worker := w.modern(alice)
+			x, err := worker.BeginModern(t.Context(), parse(t, modernCall("1", "tools/list", "{}", "")), session.ModeStream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer x.Close()
+			w.final(worker, modernCall("2", "prompts/list", "{}", "")) // by now the worker has been heard
+			if item, err := x.Next(t.Context(), 10*time.Second); err != nil || !item.Final {
+				t.Fatalf("%s, %v", item.Bytes, err)
+			}
+			worker.End("for the test")
+			w.eventually("the worker is gone", func() bool { return w.spawner.Alive() == 0 })
+			first := parse(t, modernCall("3", "tools/list", "{}", ""))
+			if got, ok := w.Answer(0, alice, &first); ok {
+				t.Errorf("%s was kept", got)
+			}
+		})
+	}
+}

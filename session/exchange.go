@@ -42,10 +42,11 @@ type Exchange struct {
 	track *track // nil: nothing is kept
 	done  bool
 
-	other  other // answers instead of call; nil when both ends speak one era
-	modern bool  // of the client: closing cancels
-	wraps  bool  // the final message may hold a state of the worker
-	lists  bool  // the final message may be kept for the next who asks
+	other  other  // answers instead of call; nil when both ends speak one era
+	modern bool   // of the client: closing cancels
+	wraps  bool   // the final message may hold a state of the worker
+	lists  bool   // the final message may be kept for the next who asks
+	known  uint64 // with lists: which changes of the worker's tools were known at the beginning
 	digest [sha256.Size]byte
 }
 

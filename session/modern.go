@@ -96,7 +96,9 @@ func (s *Session) passModern(ctx context.Context, x *Exchange, m *jsonrpc.Messag
 	if asks {
 		x.digest, x.wraps = digest(m), true
 	}
-	x.lists = m.Is("tools/list") && firstPage(m)
+	if x.lists = m.Is("tools/list") && firstPage(m); x.lists {
+		x.known = s.tools.changes()
+	}
 	return s.b.Begin(ctx, &x.call, m, optionsOf(m, mode))
 }
 
@@ -104,7 +106,7 @@ func (s *Session) passModern(ctx context.Context, x *Exchange, m *jsonrpc.Messag
 func (x *Exchange) finish(b []byte) []byte {
 	switch {
 	case x.lists:
-		x.s.t.answers.rememberTools(x.s.key, b, x.s.t.now())
+		x.s.keepTools(b, x.known)
 	case x.wraps && bytes.Contains(b, requestStateName):
 		return x.wrap(b)
 	}

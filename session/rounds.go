@@ -36,7 +36,8 @@ type round struct {
 	rounds int
 	single bool // the client takes the response alone
 
-	asks, lists bool // the method allows questions; the answer may be kept for the next who asks
+	asks, lists bool   // the method allows questions; the answer may be kept for the next who asks
+	known       uint64 // as in Exchange
 	translation era.Translation
 
 	given   map[string][]byte // answers that came before the questions, by key
@@ -62,6 +63,9 @@ func (s *Session) round(ctx context.Context, x *Exchange, m *jsonrpc.Message, mo
 	}
 	r := &round{s: s, call: &x.call, single: mode == ModeSingle}
 	r.asks, r.lists = era.Asks(m.Method()), m.Is("tools/list") && firstPage(m)
+	if r.lists {
+		r.known = s.tools.changes()
+	}
 	r.translation = era.ToLegacy(m.Method(), &s.server)
 	o := r.take(m)
 	if err := s.wantLog(ctx, o.Log); err != nil {
@@ -199,7 +203,7 @@ func (r *round) next(ctx context.Context, wait time.Duration) (Item, error) {
 func (r *round) answer(b []byte) (Item, error) {
 	r.over = true
 	if r.lists {
-		r.s.t.answers.rememberTools(r.s.key, b, r.s.t.now())
+		r.s.keepTools(b, r.known)
 	}
 	denied := r.denied | fromBridge(r.call.Denied())
 	if r.call.Translated() && r.rounds == 0 && denied == 0 {

@@ -47,6 +47,23 @@ func (p *toolParams) changed() {
 	p.change++
 }
 
+// changes counts what the worker said.
+func (p *toolParams) changes() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.change
+}
+
+// keepTools keeps a response to tools/list for the next who asks, unless the worker has
+// said since it was asked that its tools changed; known is what changes returned then.
+func (s *Session) keepTools(response []byte, known uint64) {
+	s.tools.mu.Lock()
+	defer s.tools.mu.Unlock()
+	if s.tools.change == known {
+		s.t.answers.rememberTools(s.key, response, s.t.now())
+	}
+}
+
 // ToolParams are the arguments of a tool that its clients mirror into headers.
 //
 // Errors: *Error of KindBusy when too many calls run to ask the worker; ctx.Err().

@@ -210,8 +210,8 @@ func maxAge(h http.Header) (d time.Duration, ok bool) {
 	return d, ok
 }
 
-// readFile reads a key set file. Who can write it can forge tokens, so only its
-// owner may.
+// readFile reads a key set file. Who can write it, or put another into its place, can
+// forge tokens: it is root's or our own, and only its owner may write it.
 func readFile(name string) (Result, error) {
 	fail := func(detail string) (Result, error) {
 		return Result{}, &Error{Doing: doingFile, Health: keys.HealthFile, Detail: detail}
@@ -230,6 +230,8 @@ func readFile(name string) (Result, error) {
 	switch {
 	case err != nil || !st.Mode().IsRegular():
 		return fail("it is no regular file")
+	case st.Sys().(*syscall.Stat_t).Uid != 0 && int(st.Sys().(*syscall.Stat_t).Uid) != os.Geteuid():
+		return fail("it belongs to another account")
 	case st.Mode().Perm()&0o022 != 0:
 		return fail("it is writable by its group or by others")
 	}

@@ -463,4 +463,11 @@ func TestKeySetFile(t *testing.T) {
 			wantFailure(t, mustFetcher(t, Source{Issuer: issuer, JWKSFile: c.file}), c.want)
 		})
 	}
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: the rest needs root")
+	}
+	if err := os.Chown(name, 65534, 65534); err != nil { // as if put into the place of the one that was checked at the start
+		t.Fatal(err)
+	}
+	wantFailure(t, f, keys.HealthFile)
 }

@@ -123,5 +123,20 @@ func (b *Bearer) judge(ctx context.Context, raw string) (verdict, *Refusal) {
 // digest hashes a token; one of the usual length without an allocation.
 func digest(raw string) cacheKey {
 	var buf [2048]byte
-	return sha256.Sum256(append(buf[:0], raw...))
+	if len(raw) > len(buf) {
+		return longDigest(raw)
+	}
+	return sha256.Sum256(buf[:copy(buf[:], raw)])
+}
+
+// longDigest is digest in pieces, so that a long token is not copied as a whole.
+func longDigest(raw string) (k cacheKey) {
+	h, piece := sha256.New(), make([]byte, 1024)
+	for raw != "" {
+		n := copy(piece, raw)
+		h.Write(piece[:n])
+		raw = raw[n:]
+	}
+	h.Sum(k[:0])
+	return k
 }

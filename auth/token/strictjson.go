@@ -62,6 +62,48 @@ func decodeObject(b []byte) (object, error) {
 	return o, atEnd(dec)
 }
 
+// onlyIssuer returns the iss of claims that nobody vouches for. It keeps no other
+// member and no name, which is why names that stand twice pass, iss itself aside:
+// strangers choose how many there are.
+func onlyIssuer(b []byte) (iss string, ok bool) {
+	if checkShape(b) != nil {
+		return "", false
+	}
+	dec := jsontext.NewDecoder(bytes.NewBuffer(b), jsontext.AllowDuplicateNames(true))
+	if t, err := dec.ReadToken(); err != nil || t.Kind() != '{' {
+		return "", false
+	}
+	o := object{}
+	for dec.PeekKind() == '"' {
+		name, err := dec.ReadValue()
+		if err != nil {
+			return "", false
+		}
+		named := isIssuer(name) // before it is voided
+		value, err := dec.ReadValue()
+		if err != nil || named && o["iss"] != nil {
+			return "", false
+		}
+		if named {
+			o["iss"] = sourceOf(dec, b, value)
+		}
+	}
+	if _, err := dec.ReadToken(); err != nil || atEnd(dec) != nil {
+		return "", false
+	}
+	iss, found, err := o.text("iss", maxIssuer)
+	return iss, found && err == nil
+}
+
+// isIssuer reports whether the raw name of a member is iss, however it is escaped.
+func isIssuer(raw jsontext.Value) bool {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw) == `"iss"`
+	}
+	name, err := unquote(raw)
+	return err == nil && name == "iss"
+}
+
 // decodeArray reads one JSON array as strictly as decodeObject does, with at
 // most limit members.
 func decodeArray(b []byte, limit int) ([]jsontext.Value, error) {

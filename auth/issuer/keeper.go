@@ -14,7 +14,7 @@ import (
 
 const (
 	minInterval = time.Minute // between two background fetches
-	maxInterval = time.Hour
+	maxInterval = time.Hour   // that may be configured
 
 	// After a failure the wait doubles from firstRetry on. It stays short while
 	// there is nothing to serve with, because then every request is refused.
@@ -165,16 +165,17 @@ func (k *keeper) usable(now time.Time) bool {
 }
 
 // interval is the time to the next fetch after a good one: what the issuer says,
-// at least 60 s and at most 1 h, and up to a tenth less; else between half of
-// the configured refresh and the whole of it. A set never gets half stale.
+// at least 60 s and at most the configured refresh, and up to a tenth less; else
+// between half of the configured refresh and the whole of it. A set never gets half
+// stale, and a key that was withdrawn is never used for longer than the refresh.
 func (k *keeper) interval(r Result) time.Duration {
-	if r.HasAge {
-		d := min(max(r.MaxAge, minInterval), maxInterval)
-		return min(max(d-k.part(d/10), minInterval), k.maxStale/2)
-	}
 	d := k.src.Refresh
 	if d == 0 {
 		d = DefaultRefresh
+	}
+	if r.HasAge {
+		d = min(max(r.MaxAge, minInterval), d)
+		return min(max(d-k.part(d/10), minInterval), k.maxStale/2)
 	}
 	return min(d-k.part(d/2), k.maxStale/2)
 }

@@ -24,12 +24,15 @@ func TestBackgroundRefreshInterval(t *testing.T) {
 		"default, longest":         {0, 0, -1, 10 * time.Minute},
 		"default, shortest":        {0, 1, -1, 5 * time.Minute},
 		"configured":               {4 * time.Minute, 0.5, -1, 3 * time.Minute},
-		"issuer says 15 minutes":   {0, 0, 15 * time.Minute, 15 * time.Minute},
-		"the same, with jitter":    {0, 1, 15 * time.Minute, 13*time.Minute + 30*time.Second},
+		"issuer says 5 minutes":    {0, 0, 5 * time.Minute, 5 * time.Minute},
+		"the same, with jitter":    {0, 1, 5 * time.Minute, 4*time.Minute + 30*time.Second},
+		"issuer says 15 minutes":   {0, 0, 15 * time.Minute, 10 * time.Minute},
+		"more than configured":     {2 * time.Minute, 0, time.Hour, 2 * time.Minute},
+		"less than configured":     {time.Hour, 0, 15 * time.Minute, 15 * time.Minute},
 		"issuer says nothing long": {0, 0, 0, time.Minute},
 		"issuer says 1 s":          {0, 1, time.Second, time.Minute},
 		"issuer says 61 s":         {0, 1, 61 * time.Second, time.Minute},
-		"issuer says 30 days":      {0, 0, 720 * time.Hour, time.Hour},
+		"issuer says 30 days":      {time.Hour, 0, 720 * time.Hour, time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -20,8 +20,8 @@ import (
 	"gatehouse/auth/keys"
 )
 
-// DefaultRefresh is the longest time between two fetches when neither the
-// configuration nor the issuer says another one.
+// DefaultRefresh is the longest time between two fetches when the configuration
+// does not say another one.
 const DefaultRefresh = 10 * time.Minute
 
 // wellKnown is the path suffix of OpenID Connect Discovery 1.0 section 4.
@@ -42,9 +42,9 @@ type Source struct {
 	CAPEM string
 	// JWKSFile is the key set as a file, writable by its owner only.
 	JWKSFile string
-	// Refresh is the longest time between two fetches, 60 s to 1 h; the shortest
-	// is half of it. Zero means DefaultRefresh. A max-age that the issuer sends
-	// wins over it.
+	// Refresh is the longest time between two fetches, 60 s to 1 h; zero means
+	// DefaultRefresh. The shortest is half of it, or what the issuer sends as
+	// max-age, 60 s at least.
 	Refresh time.Duration
 }
 

@@ -33,7 +33,7 @@ type rules struct {
 func TestImports(t *testing.T) {
 	r := readRules(t)
 	seen := map[string]bool{}
-	for pkg, imports := range readImports(t) {
+	for pkg, imports := range readImports(t, false) {
 		seen[pkg] = true
 		may, listed := r.may[pkg]
 		if !listed {
@@ -75,7 +75,7 @@ func TestLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	readImports(t)
+	readImports(t, false)
 	for bin, banned := range r.mustNot {
 		cmd := exec.Command("go", "list", "-deps", "./"+bin)
 		cmd.Dir = ".."
@@ -110,7 +110,7 @@ func (r rules) foreign(pkg, p string) bool {
 }
 
 // readImports returns the imports of each package of this module, tests aside.
-func readImports(t *testing.T) map[string][]string {
+func readImports(t *testing.T, tests bool) map[string][]string {
 	t.Helper()
 	imports := map[string][]string{}
 	err := filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
@@ -120,7 +120,7 @@ func readImports(t *testing.T) map[string][]string {
 		if d.IsDir() && (d.Name() == "testdata" || d.Name() == "bin" || len(d.Name()) > 2 && d.Name()[0] == '.') {
 			return filepath.SkipDir
 		}
-		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+		if !strings.HasSuffix(name, ".go") || !tests && strings.HasSuffix(name, "_test.go") {
 			return nil
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
@@ -144,6 +144,39 @@ func readImports(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	return imports
+}
+
+// TestDependencies: decisions/dependencies.md says of every foreign module what it is for,
+// and of none that nobody imports.
+func TestDependencies(t *testing.T) {
+	page, err := os.ReadFile("decisions/dependencies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for module := range readRules(t).only {
+		if !strings.Contains(string(page), "`"+module+"`") {
+			t.Errorf("dependencies.md does not say what %s is for", module)
+		}
+	}
+	var all []string
+	for _, imports := range readImports(t, true) {
+		all = append(all, imports...)
+	}
+	rows := 0
+	for line := range strings.Lines(string(page)) {
+		if !strings.HasPrefix(line, "| `") {
+			continue
+		}
+		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(strings.Split(line, "|")[1], -1) {
+			rows++
+			if !slices.ContainsFunc(all, func(p string) bool { return p == m[1] || strings.HasPrefix(p, m[1]+"/") }) {
+				t.Errorf("dependencies.md names %s, which nobody imports", m[1])
+			}
+		}
+	}
+	if rows < 10 {
+		t.Errorf("only %d modules were found on the page", rows)
+	}
 }
 
 // readRules parses the "imports" block of architecture.md.

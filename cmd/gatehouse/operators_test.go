@@ -4,22 +4,59 @@ import (
 	"bytes"
 	"net"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"gatehouse/cmd/internal/conf"
 )
 
-// operatorsConf is a configuration with the socket at that path.
+// operatorsConf is a configuration with the socket at that path, for nobody's group.
 func operatorsConf(t *testing.T, path string) *conf.Config {
+	t.Helper()
+	return operatorsOf(t, path, "no-such-group")
+}
+
+func operatorsOf(t *testing.T, path, group string) *conf.Config {
 	t.Helper()
 	host, err := conf.ThisHost()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, _, _ := conf.Load(conf.Input{Environ: []string{"MCP_MODE=loopback", "MCP_OPERATORS_SOCKET=" + path, "MCP_OPERATORS_GROUP=no-such-group"}}, host)
+	c, _, _ := conf.Load(conf.Input{Environ: []string{"MCP_MODE=loopback", "MCP_OPERATORS_SOCKET=" + path, "MCP_OPERATORS_GROUP=" + group}}, host)
 	return c
+}
+
+// TestOperatorsGroup: as root the socket is for the group that is configured too, for
+// nobody's when there is none of that name, and never for root's.
+func TestOperatorsGroup(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: nobody else gives a socket to a group")
+	}
+	group, err := user.LookupGroupId("65534")
+	if err != nil {
+		t.Skip("this host has no group 65534: ", err)
+	}
+	for name, want := range map[string]struct {
+		mode os.FileMode
+		gid  uint32
+	}{group.Name: {0o660, 65534}, "no-such-group": {0o600, 0}, "root": {0o600, 0}} {
+		path := filepath.Join(t.TempDir(), "op.sock")
+		ln, err := bindOperators(operatorsOf(t, path, name), 8000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		st, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sys := st.Sys().(*syscall.Stat_t); st.Mode().Perm() != want.mode || sys.Uid != 0 || sys.Gid != want.gid {
+			t.Errorf("%s: mode %04o, uid %d, gid %d; want %04o of root and %d", name, st.Mode().Perm(), sys.Uid, sys.Gid, want.mode, want.gid)
+		}
+	}
 }
 
 func TestOperatorsSocketIsItsOwnersAlone(t *testing.T) {

@@ -133,6 +133,24 @@ func TestReloadDeniesAnAccount(t *testing.T) {
 	}
 }
 
+// TestBrokenConfigurationKeepsNobodyIn: the accounts file counts at a reload also when
+// the configuration is not accepted, so that a mistake in one does not undo the other.
+func TestBrokenConfigurationKeepsNobodyIn(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: accounts are mapped in monitor mode only")
+	}
+	r := newRig(t, "exec sleep 60")
+	r.recipe(`echo "line 3: no such key" >&2; exit 1`)
+	r.start()
+	w := r.spawn(r.front(), r.token("alice"))
+	writeFile(t, r.cfg.AccountsFile, "[]\n", 0o600)
+	r.m.reload(t.Context())
+	r.log.Await(t, "line 3: no such key")
+	if st := w.end(5 * time.Second); st.Reason != "account changed" {
+		t.Errorf("ended with %+v", st)
+	}
+}
+
 func TestRecipeThatHangsOrFails(t *testing.T) {
 	r := newRig(t, "exec sleep 60")
 	r.recipe(`echo "line 3: no such key" >&2; exit 1`)

@@ -131,7 +131,7 @@ func (e *Entry) check() error {
 		{"issuer", e.Issuer, 1024, true},
 		{"subject", e.Subject, 255, true},
 		{"account", e.Account, MaxName, true},
-		{"client_id", e.ClientID, 255, false},
+		{"client_id", e.ClientID, 512, false}, // as long as a token's may be
 		{"name", e.Name, 255, false},
 		{"email", e.Email, 255, false},
 	} {

@@ -54,6 +54,10 @@ func TestFind(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want account %q", name, e, ok, c.want)
 		}
 	}
+	long := strings.Repeat("x", 512) // as a token's client may be
+	if _, err := ParseMap([]byte("- {issuer: https://a, subject: x, account: a, client_id: " + long + "}\n")); err != nil {
+		t.Errorf("a client id of 512 bytes: %v", err)
+	}
 	if _, ok := (*Map)(nil).Find(identity.Principal{}, false); ok {
 		t.Error("no map knows somebody")
 	}
@@ -93,6 +97,7 @@ func TestMapErrorsNameThePlace(t *testing.T) {
 		"e-mail with two":      {ok + "  email: a@b@c\n", "no single @"},
 		"not UTF-8":            {"- issuer: \xff\n", "not UTF-8"},
 		"value far too long":   {"- issuer: https://a\n  subject: " + strings.Repeat("x", 256) + "\n  account: a\n", "longer than 255"},
+		"client far too long":  {"- issuer: https://a\n  subject: x\n  account: a\n  client_id: " + strings.Repeat("x", 513) + "\n", "longer than 512"},
 		"larger than the file": {strings.Repeat("#", maxMapping+1), "larger"},
 	} {
 		_, err := ParseMap([]byte(c.text))

@@ -33,7 +33,8 @@ type Caller struct {
 	KeyID string
 }
 
-// Session is one legacy-era session and its worker. All methods may be called
+// Session is one legacy-era session and its worker, or the worker that the modern
+// requests of one principal share, which has no id. All methods may be called
 // concurrently.
 type Session struct {
 	t         *Table
@@ -71,10 +72,11 @@ type Session struct {
 	leaving bool   // counted as ending; guarded by t.mu
 }
 
-// ID is the Mcp-Session-Id: 128 random bits in base64url, 22 characters.
+// ID is the Mcp-Session-Id: 128 random bits in base64url, 22 characters; "" of a
+// shared worker.
 func (s *Session) ID() string { return s.key.id }
 
-// Label is a short part of the id that may stand in logs.
+// Label is a short part of the id that may stand in logs, "shared" without an id.
 func (s *Session) Label() string { return label(s.key.id) }
 
 func label(id string) string {

@@ -23,7 +23,7 @@ type checkCmd struct {
 
 // Help is shown by "gatehouse check --help".
 func (checkCmd) Help() string {
-	return `Prints the effective configuration, each value with its origin and no secret among them, then tests the outside: certificate, programs, accounts, ports, the issuer's metadata and keys, clocks. Every line begins with ok, warn or FAIL; the exit code is 1 when one failed.
+	return `Prints the effective configuration, each value with its origin and no secret among them, then tests the outside: certificate, programs, accounts, ports, the issuer's metadata and keys, clocks. Each test's line begins with ok, warn or FAIL; the exit code is 1 when one failed.
 
 Examples:
 

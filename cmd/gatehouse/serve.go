@@ -16,7 +16,7 @@ type serveCmd struct{ settingFlags }
 
 // Help is shown by "gatehouse serve --help".
 func (serveCmd) Help() string {
-	return `Validates the whole configuration, binds the listeners, prints where they are, and becomes the monitor, which starts everything else. SIGTERM ends it in good order; SIGHUP reads accounts, certificates, limits and scopes again.
+	return `Validates the whole configuration, binds the listeners, prints where they are, and becomes the monitor, which starts everything else. SIGTERM ends it in good order; SIGHUP reads certificate, accounts file and what of the configuration can change while sessions live again (docs/operations.md).
 
 A flag wins over an environment variable, a variable over the file, the file over the default. docs/config.md describes every setting.
 

@@ -38,7 +38,7 @@ type Policy struct {
 
 // Refusal is why an account can't be used. Reason is for the log alone.
 type Refusal struct {
-	Check  string // name of the check, as in docs/security.md
+	Check  string // name of the check: see tokenChecks
 	Reason string
 }
 
@@ -55,9 +55,8 @@ type Directory struct {
 	// Etc holds passwd, group, shadow, nologin and nsswitch.conf; "/etc".
 	Etc string
 	// Getent runs getent(1) with these arguments and returns its output, or
-	// errNotFound by way of ErrNotFound when it says that there is no such entry. It
-	// is asked only where nsswitch.conf names other sources than files. nil: files
-	// alone.
+	// ErrNotFound when it says that there is no such entry. It is asked only where
+	// nsswitch.conf names other sources than files. nil: files alone.
 	Getent func(ctx context.Context, args ...string) ([]byte, error)
 	// Now is the clock, for account expiry and the age of files; time.Now when nil.
 	Now func() time.Time

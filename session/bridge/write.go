@@ -72,7 +72,7 @@ func (b *Bridge) writeLine(line []byte) error {
 // first, and the reason is that of whoever sees its end.
 func (b *Bridge) broken(err error) {
 	unread := errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe)
-	if unread && within(2*lastWords, b.done) { // twice, because watch may wait once
+	if unread && within(2*lastWords, b.done) { // twice, because workerEnded may wait once
 		return
 	}
 	b.end("the worker's stdin: "+err.Error(), false)

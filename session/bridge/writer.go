@@ -38,7 +38,8 @@ func newWriter(dst deadlineWriter, timeout time.Duration) *writer {
 	return w
 }
 
-// tryWrite writes what the pipe takes now; it never waits.
+// tryWrite writes what the pipe takes now; it waits for nothing but a worker that keeps
+// the pipe locked (see nonBlocking).
 func (w *writer) tryWrite(fd uintptr) bool {
 	for w.n < len(w.p) {
 		n, err := writePipe(fd, w.p[w.n:])

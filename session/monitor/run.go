@@ -29,9 +29,9 @@ const (
 )
 
 // Run starts the service and returns when nothing of it is left. The first
-// SIGTERM or SIGINT drains it, a second one ends it at once, SIGHUP reads the
-// accounts file again and hands certificate and key to the front end. The error is
-// nil when it was asked to end.
+// SIGTERM or SIGINT drains it, a second one half a second later or more ends it at
+// once, SIGHUP reads configuration and accounts file again and hands certificate and
+// key to the front end. The error is nil when it was asked to end.
 func (m *Monitor) Run(ctx context.Context, signals <-chan os.Signal) error {
 	if err := proc.Adopt(); err != nil {
 		return err

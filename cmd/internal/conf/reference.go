@@ -43,8 +43,8 @@ before anything is opened.
 * Lists are YAML lists; in a flag or variable the items are parted by commas or blanks, and ` + "`none`" + ` is the empty list.
 * Relative paths start at the file's folder when they stand in the file, else at the working directory.
 * Secrets do not belong here: keys lie in files, and a worker's in its ` + "`env_file`" + `. Files that decide over others (this one, accounts, key sets,
-  authorities, workers and their environment) must belong to root or to the server's account and be writable by nobody else; when root
-  starts the server, the same holds for every folder above them.
+  authorities, instructions, the workers' environment and, with run_as ` + "`monitor`" + `, their programs) must belong to root or to the server's account
+  and be writable by nobody else; when root starts the server, the same holds for every folder above them.
 
 "Meaning" says in which way of running a setting has one: loopback, or authenticated with run_as ` + "`monitor`, `same-account`, `shared-account`" + `.
 **needed** means that the start is refused without it.

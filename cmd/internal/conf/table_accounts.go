@@ -8,7 +8,7 @@ var accountRows = []Setting{
 	{
 		Key: "accounts.file", Env: "MCP_ACCOUNTS_FILE", Flag: "accounts-file", Type: path(), Ways: InAccounts,
 		Derived: "none; exactly one of this and `accounts.userid_claim` must be set",
-		Help:    "YAML list of `issuer`, `subject`, `account`, and optionally `name` and `email` for commits.",
+		Help:    "YAML list of `issuer`, `subject`, `account`, and optionally `client_id` (that client's tokens alone, its own among them), and `name` and `email` for commits.",
 		at:      func(c *Config, _ int) any { return &c.Accounts.File },
 	},
 	{
@@ -67,12 +67,12 @@ var accountRows = []Setting{
 	},
 	{
 		Key: "accounts.allow_nologin", Env: "MCP_ALLOW_NOLOGIN", Flag: "allow-nologin", Type: boolean(), Default: "false", Ways: InAccounts,
-		Help: "Allow accounts whose shell is nologin or false.",
+		Help: "Allow accounts whose shell lets nobody log in (nologin, false, no program), and pass over /etc/nologin.",
 		at:   func(c *Config, _ int) any { return &c.Accounts.AllowNologin },
 	},
 	{
 		Key: "accounts.allow_open_home", Env: "MCP_ALLOW_OPEN_HOME", Flag: "allow-open-home", Type: boolean(), Default: "false", Ways: InAccounts,
-		Help: "Allow accounts whose home others may write to.",
+		Help: "Allow accounts whose home belongs to another account, or may be written by others.",
 		at:   func(c *Config, _ int) any { return &c.Accounts.AllowOpenHome },
 	},
 }

@@ -81,7 +81,7 @@ var issuerRows = []Setting{
 	},
 	{
 		Key: "issuers[].refresh", Env: "MCP_KEY_REFRESH", Flag: "key-refresh", Type: duration(time.Minute, time.Hour), Default: "10m", Ways: InAuth,
-		Help: "How often the keys are fetched; a withdrawn key is refused after this time at the latest.",
+		Help: "How often the keys are fetched at least, while the issuer answers: a key that it has withdrawn is refused after this time at the latest. A shorter max-age of the issuer's answer counts, 60 s at least.",
 		at:   func(c *Config, i int) any { return &c.Issuers[i].KeysRefresh },
 	},
 	{

@@ -5,7 +5,7 @@ import "time"
 var lifetimeRows = []Setting{
 	{
 		Key: "lifetime.idle_timeout", Env: "MCP_IDLE_TIMEOUT", Flag: "idle-timeout", Type: durationOrNone(time.Second, maxDuration, 0), Default: "8h", Ways: Always,
-		Help: "How long a client with an open stream may be quiet before its session ends.",
+		Help: "How long a client may be quiet before its session ends, also with an open stream.",
 		at:   func(c *Config, _ int) any { return &c.Lifetime.Idle },
 	},
 	{
@@ -25,12 +25,12 @@ var lifetimeRows = []Setting{
 	},
 	{
 		Key: "lifetime.stream_loss_grace", Env: "MCP_STREAM_LOSS_GRACE", Flag: "stream-loss-grace", Type: durationOrNone(0, maxDuration, -1), Default: "5m", Ways: Always,
-		Help: "How long a client that closed its stream has to open another; 0 ends the session at once, none never does.",
+		Help: "How long a client that closed its stream has to open another; 0 ends the session at once; with none the streamless timeout counts.",
 		at:   func(c *Config, _ int) any { return &c.Lifetime.StreamLossGrace },
 	},
 	{
 		Key: "lifetime.streamless_timeout", Env: "MCP_STREAMLESS_TIMEOUT", Flag: "streamless-timeout", Type: durationOrNone(time.Second, maxDuration, 0), Default: "30m", Ways: Always,
-		Help: "How long a client that never opens a stream may be quiet.",
+		Help: "How long a client that never opens a stream may be quiet; for those of 2026-07-28 how long their worker stays while none of them calls or listens.",
 		at:   func(c *Config, _ int) any { return &c.Lifetime.Streamless },
 	},
 	{

@@ -1,6 +1,6 @@
 package conf
 
-const emptyEnvironment = "no more than the account's own (HOME, USER, LOGNAME, SHELL, PATH, LANG), and TMPDIR where several share an account"
+const emptyEnvironment = "no more than HOME, USER, LOGNAME and SHELL of the account, PATH, LANG, the server's TZ if it has one, and TMPDIR where several share an account"
 
 var serverRows = []Setting{
 	{
@@ -71,7 +71,7 @@ var serverRows = []Setting{
 	},
 	{
 		Key: "servers[].worker.env", Env: "MCP_WORKER_ENV", Type: table(), Ways: Always, Derived: emptyEnvironment,
-		Help: "Environment variables for the worker. Secrets belong into env_file.",
+		Help: "Environment variables for the worker, but for HOME, USER, LOGNAME and SHELL. Secrets belong into env_file.",
 		at:   func(c *Config, i int) any { return &c.Servers[i].Worker.Env },
 	},
 	{

@@ -30,14 +30,14 @@ var trafficRows = []Setting{
 	},
 	{
 		Key: "limits.max_workers", Env: "MCP_MAX_WORKERS", Flag: "max-workers", Type: whole(1, 200000),
-		Derived: "twice max_sessions, because workers that are being stopped still count", Ways: Always,
-		Help: "Worker processes at a time, held by the monitor. The monitor allows one principal and one token the same factor over their sessions.",
+		Derived: "twice max_sessions", Ways: Always,
+		Help: "Workers that may run at a time, which the monitor holds whatever the front end asks for; as many again may be ending. One principal may have twice max_sessions_per_principal.",
 		at:   func(c *Config, _ int) any { return &c.Limits.MaxWorkers },
 	},
 	{
 		Key: "limits.max_workers_per_token", Env: "MCP_MAX_WORKERS_PER_TOKEN", Flag: "max-workers-per-token", Type: whole(1, 200000),
 		Derived: "twice max_sessions_per_principal", Ways: InAuth,
-		Help: "Worker processes at a time that one token (by `iss` and `jti`) may have.",
+		Help: "Workers that one token (by `iss` and `jti`) may have running at a time.",
 		at:   func(c *Config, _ int) any { return &c.Limits.MaxWorkersPerToken },
 	},
 	{

@@ -61,20 +61,19 @@ type Monitor struct {
 	KeysUser   string `json:"keys_user,omitempty"`  // "gatehouse-keys" as root, else empty
 	Accounts   Policy `json:"accounts"`
 
-	MaxWorkers          int           `json:"max_workers"`
-	MaxPerPrincipal     int           `json:"max_per_principal"`      // ignored in loopback mode
-	MaxPerToken         int           `json:"max_per_token"`          // by issuer and jti
-	WarmWorkers         int           `json:"warm_workers"`           // that wait for a session, of each kind
-	SpawnRate           float64       `json:"spawn_rate"`             // spawns a second and principal, after the burst
-	SpawnBurst          int           `json:"spawn_burst"`            //
-	CredentialGrace     time.Duration `json:"credential_grace"`       // worker's life after exp + leeway
-	DrainLimit          time.Duration `json:"drain_limit"`            // how long running calls may finish on SIGTERM
-	MaxStale            time.Duration `json:"max_stale"`              // key sets older than this decide nothing
-	KillGrace           time.Duration `json:"kill_grace"`             // EOF to SIGTERM (2 s)
-	KillGraceHard       time.Duration `json:"kill_grace_hard"`        // SIGTERM to SIGKILL (3 s)
-	AccountRecheck      time.Duration `json:"account_recheck"`        // how often running workers' accounts are looked at
-	LogLevel            string        `json:"log_level"`              //
-	AllowClientOwnToken bool          `json:"allow_client_own_token"` // reserved: mapped explicitly in the accounts file
+	MaxWorkers      int           `json:"max_workers"`
+	MaxPerPrincipal int           `json:"max_per_principal"` // ignored in loopback mode
+	MaxPerToken     int           `json:"max_per_token"`     // by issuer and jti
+	WarmWorkers     int           `json:"warm_workers"`      // that wait for a session, of each kind
+	SpawnRate       float64       `json:"spawn_rate"`        // spawns a second and principal, after the burst
+	SpawnBurst      int           `json:"spawn_burst"`       //
+	CredentialGrace time.Duration `json:"credential_grace"`  // worker's life after exp + leeway
+	DrainLimit      time.Duration `json:"drain_limit"`       // how long running calls may finish on SIGTERM
+	MaxStale        time.Duration `json:"max_stale"`         // key sets older than this decide nothing
+	KillGrace       time.Duration `json:"kill_grace"`        // EOF to SIGTERM (2 s)
+	KillGraceHard   time.Duration `json:"kill_grace_hard"`   // SIGTERM to SIGKILL (3 s)
+	AccountRecheck  time.Duration `json:"account_recheck"`   // how often running workers' accounts are looked at
+	LogLevel        string        `json:"log_level"`         //
 }
 
 // Recipe is a run of "gatehouse resolve".

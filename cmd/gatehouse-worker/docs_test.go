@@ -83,7 +83,7 @@ func docsBench(t *testing.T) *toolsettest.Bench {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	id := session.Identity{Account: "alice", UID: 1001, GID: 1001, Groups: []int{1001, 1010}, PID: 4711, Cwd: "/home/alice", Server: "/mcp",
-		Issuer: "https://id.example.com", Subject: "f4442d85", Client: "claude", IdleEnd: "8 h"}
+		Issuer: "https://id.example.com", Subject: "f4442d85", Client: "claude", IdleEnd: "30m"}
 	return toolsettest.Join(t, repo, "alice", func(ws *workspace.Workspace) []toolsets.Toolset { return builtin(id, ws) })
 }
 

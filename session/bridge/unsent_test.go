@@ -43,12 +43,15 @@ func TestProgressOfAnUnsentCall(t *testing.T) {
 	b, _ := started(t, foreseen, Config{WriteTimeout: 300 * time.Millisecond})
 	long := strings.Repeat("x", 1<<20) // more than the pipe takes
 	results := make([]chan error, 2)
-	for i := range results {
+	messages := make([]*jsonrpc.Message, 2) // made before: the first call does not wait long for the second
+	for i := range messages {
+		messages[i] = parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"m","params":{"_meta":{"progressToken":"t"},"x":"%s"}}`, i, long))
+	}
+	for i, m := range messages {
 		results[i] = make(chan error, 1)
 		go func() {
 			var c Call
-			err := b.Begin(context.Background(), &c, parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"m","params":{"_meta":{"progressToken":"t"},"x":%q}}`, i, long)), Options{})
-			results[i] <- err
+			results[i] <- b.Begin(context.Background(), &c, m, Options{})
 		}()
 		eventually(t, "the call is entered", func() bool { all, _ := b.Running(); return all == i+1 })
 		if i == 0 {

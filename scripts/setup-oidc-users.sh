@@ -219,6 +219,7 @@ remove_all() {
     for name in "${NAMES[@]}"; do drop_person "$name" "${ACCOUNT[$name]}"; done
   elif [ -z "$demo" ]; then
     drop_everybody
+    drop_demo_group
   fi
   if [ -n "$demo" ]; then
     for name in "${DEMO_ACCOUNTS[@]}" gatehouse-demo; do drop_account "$name"; done

@@ -268,8 +268,8 @@ func TestReloadWhileAWorkerIsBeingStarted(t *testing.T) {
 	}
 	t.Run("before it has a place", func(t *testing.T) {
 		r, deny := prepare(t)
-		c := r.front()
 		r.m.assign = &meanwhile{assigner: r.m.assign, do: deny}
+		c := r.front()
 		_, err := c.Spawn(t.Context(), spawn.Request{Token: r.token("alice")})
 		refused(t, err, spawn.KindNoAccount, "")
 	})

@@ -95,12 +95,14 @@ func Run(ctx context.Context, c Cmd) (Output, error) {
 	}()
 	waitExit(pid)
 	_ = unix.Kill(-pid, unix.SIGKILL) // the leader is not reaped yet: the group is still its own
+	var swept []int
 	if c.Sweep {
-		sweep(Mark + "=" + mark)
+		swept = sweep(Mark + "=" + mark)
 	}
 	close(exited)
 	<-stopped
 	err := cmd.Wait()
+	reap(append(swept, -pid))
 	lines.flush()
 	out := Output{Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), Cut: stdout.Cut() || stderr.Cut() || lines.cut, Code: cmd.ProcessState.ExitCode()}
 	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
@@ -141,15 +143,39 @@ func waitExit(pid int) {
 	}
 }
 
+// reap collects what has ended of the given processes, and of process groups by
+// their negative number. They were killed, and are ours when the worker adopts
+// orphans: each would stay in the list of processes as long as the worker does.
+func reap(all []int) {
+	for range 50 {
+		left := false
+		for _, pid := range all {
+			got := pid
+			for got != 0 {
+				var err error
+				var ws unix.WaitStatus
+				if got, err = unix.Wait4(pid, &ws, unix.WNOHANG, nil); err != nil && err != unix.EINTR {
+					break // no child of ours
+				}
+			}
+			left = left || got == 0
+		}
+		if !left {
+			return
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
 // sweep kills the processes of this account whose environment holds mark, until
-// there are none. A process that cleared its environment escapes it; the
-// worker's own end (cgroup or process group) catches that one.
-func sweep(mark string) {
+// there are none, and returns them. A process that cleared its environment escapes
+// it; the worker's own end (cgroup or process group) catches that one.
+func sweep(mark string) (killed []int) {
 	for range 50 {
 		found := false
 		procs, err := os.ReadDir("/proc")
 		if err != nil {
-			return
+			return killed
 		}
 		for _, p := range procs {
 			pid, err := strconv.Atoi(p.Name())
@@ -160,15 +186,16 @@ func sweep(mark string) {
 			if err != nil || !hasVar(env, mark) {
 				continue
 			}
-			found = unix.Kill(pid, unix.SIGKILL) == nil || found
-			var ws unix.WaitStatus
-			_, _ = unix.Wait4(pid, &ws, unix.WNOHANG, nil) // ours when the worker is a subreaper
+			if unix.Kill(pid, unix.SIGKILL) == nil {
+				found, killed = true, append(killed, pid)
+			}
 		}
 		if !found {
-			return
+			break
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
+	return killed
 }
 
 func hasVar(env []byte, mark string) bool {

@@ -121,3 +121,29 @@ func TestEnv(t *testing.T) {
 		t.Errorf("environment %q", s)
 	}
 }
+
+// TestOrphansAreReaped: what a call leaves behind becomes the worker's child, and
+// must not stay in the list of processes after it was ended.
+func TestOrphansAreReaped(t *testing.T) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) })
+	dir := t.TempDir()
+	group := `(echo $(exec sh -c 'echo $PPID') > "$2"; exec sleep 60) </dev/null >/dev/null 2>&1 & while [ ! -s "$2" ]; do sleep 0.01; done; `
+	for range 3 { // a new number of a process is not that of an old one
+		names := []string{dir + "/session", dir + "/group"}
+		for _, n := range names {
+			_ = os.Remove(n)
+		}
+		if _, err := Run(t.Context(), Cmd{Args: append([]string{"sh", "-c", daemon + group, "sh"}, names...), Env: env, Sweep: true}); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range names {
+			pid := pidFrom(t, n)
+			if stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil {
+				t.Errorf("%s is still listed: %s", n, stat)
+			}
+		}
+	}
+}

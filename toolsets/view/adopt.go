@@ -47,6 +47,9 @@ func (v *View) Commit(ctx context.Context, message string) (*Committed, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := v.checkNested(ctx, base, written); err != nil {
+		return nil, err
+	}
 	ours, renewed, err := v.normal(ctx, base, written)
 	if err != nil {
 		return nil, err
@@ -106,6 +109,26 @@ func (v *View) Commit(ctx context.Context, message string) (*Committed, error) {
 		return res, nil
 	}
 	return nil, toolsets.Failf(toolsets.Conflict, "others committed to %s all the time; nothing was adopted, your changes are kept; try again", v.set.shared.short())
+}
+
+// checkNested refuses to commit a repository that something made in the view: Git
+// would adopt a commit of it that nobody else has, and no file.
+func (v *View) checkNested(ctx context.Context, base, tree string) error {
+	diff, err := v.git.diff(ctx, base, tree)
+	if err != nil {
+		return err
+	}
+	for _, e := range diff {
+		if e.newMode == submodule {
+			// What Git has seen as one it would take for one even without its .git.
+			if _, err := v.git.run(ctx, "forget a repository", nil, "update-index", "--force-remove", "--", e.path); err != nil {
+				return err
+			}
+			return toolsets.Failf(toolsets.Refused, "Not committed: %s is a Git repository of its own, whose files would not be committed. "+
+				"Your changes are kept in the view. Remove %s/.git to have its files committed, or the folder", e.path, e.path)
+		}
+	}
+	return nil
 }
 
 func summary(changes []Change) string {
@@ -233,8 +256,7 @@ func without(a, b []string) []string {
 // checkout puts a tree into the view's folder and index; HEAD stays.
 func (v *View) checkout(ctx context.Context, tree string) error {
 	v.Touched()
-	_, err := v.git.run(ctx, "put files into the view", nil, "read-tree", "--reset", "-u", tree)
-	return err
+	return v.insist(ctx, "put files into the view", "read-tree", "--reset", "-u", tree)
 }
 
 // moveTo puts a tree into the view and makes commit its base.
@@ -428,7 +450,7 @@ func (v *View) Abort(ctx context.Context) (*Moved, error) {
 			return nil, errors.Join(err, e)
 		}
 	}
-	if _, err := v.git.run(ctx, "remove what is new", nil, "clean", "-ffdx", "--quiet"); err != nil {
+	if err := v.insist(ctx, "remove what is new", "clean", "-ffdx", "--quiet"); err != nil {
 		return nil, err
 	}
 	if changes == nil {

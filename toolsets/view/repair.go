@@ -42,6 +42,32 @@ func (v *View) clearLocks() {
 	}
 }
 
+// insist runs a git command that changes the view's files, and once more when it
+// failed: tests may have taken the right to write from folders.
+func (v *View) insist(ctx context.Context, what string, args ...string) error {
+	_, err := v.git.run(ctx, what, nil, args...)
+	if err == nil || ctx.Err() != nil || !makeWritable(v.Dir) {
+		return err
+	}
+	_, err = v.git.run(ctx, what, nil, args...)
+	return err
+}
+
+// makeWritable gives the account all rights on the folders of a tree. It reports
+// whether some were missing.
+func makeWritable(dir string) (changed bool) {
+	_ = filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
+		if d == nil || !d.IsDir() {
+			return nil
+		}
+		if fi, e := d.Info(); e == nil && fi.Mode().Perm()&0o700 != 0o700 && os.Chmod(p, 0o700) == nil {
+			changed = true
+		}
+		return nil
+	})
+	return changed
+}
+
 // makeRepository makes the view's own repository, which borrows the shared
 // objects.
 func (v *View) makeRepository(ctx context.Context) error {

@@ -349,7 +349,8 @@ type Info struct {
 func (v *View) Info(ctx context.Context) (Info, error) {
 	base := v.Base()
 	info := Info{Name: v.Name, Base: base}
-	out, err := v.git.line(ctx, "look at the base", "show", "--no-patch", "--no-show-signature", "--format=%ct %s", base, "--")
+	// The shared repository knows if it is a shallow one.
+	out, err := v.set.shared.line(ctx, "look at the base", "show", "--no-patch", "--no-show-signature", "--format=%ct %s", base, "--")
 	if err != nil {
 		return info, err
 	}
@@ -363,7 +364,7 @@ func (v *View) Info(ctx context.Context) (Info, error) {
 	if err != nil {
 		return info, err
 	}
-	count, err := v.git.line(ctx, "count commits", "rev-list", "--count", base+".."+head, "--")
+	count, err := v.set.shared.line(ctx, "count commits", "rev-list", "--count", base+".."+head, "--")
 	if err != nil {
 		return info, err
 	}

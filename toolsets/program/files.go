@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"gatehouse/toolsets"
 	"gatehouse/toolsets/decl"
 )
 
@@ -26,6 +27,7 @@ type stamp struct {
 }
 
 // scan stamps the files that decide about the program: Go files and module files.
+// It refuses what only looks like one.
 func scan(root string) (map[string]stamp, error) {
 	out := map[string]stamp{}
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
@@ -46,10 +48,16 @@ func scan(root string) (map[string]stamp, error) {
 			return nil
 		}
 		fi, err := os.Stat(name)
-		if err != nil || !fi.Mode().IsRegular() {
+		if err != nil {
 			return nil
 		}
-		out[name] = stampOf(fi)
+		if fi.Mode()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeDevice) != 0 {
+			rel, _ := filepath.Rel(root, name)
+			return toolsets.Failf(toolsets.Refused, "%s is a pipe, a socket or a device, and the go command would wait for what it says; remove it (abort does)", filepath.ToSlash(rel))
+		}
+		if fi.Mode().IsRegular() {
+			out[name] = stampOf(fi)
+		}
 		return nil
 	})
 	return out, err

@@ -1,8 +1,13 @@
 package search
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"gatehouse/toolsets"
 	"gatehouse/toolsets/toolsettest"
@@ -237,4 +242,37 @@ func TestSearchSource(t *testing.T) {
 	b.Fails(toolsets.InvalidParams, "search_source", map[string]any{"pattern": ""})
 	b.Fails(toolsets.InvalidParams, "search_source", map[string]any{"pattern": "/(/"})
 	b.Fails(toolsets.NotFound, "search_source", map[string]any{"pattern": "x", "package": "off"}) // nothing of it is built here
+}
+
+// TestOddFiles: a pipe in the place of a Go file holds nothing up, and a file that
+// is too large is named and not read.
+func TestOddFiles(t *testing.T) {
+	b := toolsettest.New(t, module, sets)
+	b.OK("find_callers", map[string]any{"name": "m.Say", "limit": 0})
+	dir := b.Set.Views()[0].Dir
+	large, err := os.Create(filepath.Join(dir, "large.go"))
+	if err == nil {
+		err = errors.Join(large.Truncate(1<<40), large.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := b.OK("search_source", map[string]any{"pattern": "tweet"}); !strings.HasPrefix(got, "(showing 1-1 of 1)\nuse/use.go:7:38: func (Bird) Speak() string { return \"tweet\" }\n(1 file of more than 32 MiB not searched)") {
+		t.Errorf("beside a large file:\n%s", got)
+	}
+	if err := os.Remove(large.Name()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"pipe.go", "go.sum"} {
+		if err := unix.Mkfifo(filepath.Join(dir, name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.Fails(toolsets.Refused, "find_callers", map[string]any{"name": "m.Say"}); !strings.Contains(got, name+" is a pipe") {
+			t.Errorf("%s: %s", name, got)
+		}
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.OK("find_callers", map[string]any{"name": "m.Say", "limit": 0})
 }

@@ -66,6 +66,7 @@ func (s search) source(ctx context.Context, c *toolsets.Call) (*toolsets.Result,
 	}
 	defer w.Close()
 	var files []string
+	tooLarge := 0
 	if c.Has("package") {
 		snap, err := w.Load(ctx, c)
 		if err != nil {
@@ -75,11 +76,11 @@ func (s search) source(ctx context.Context, c *toolsets.Call) (*toolsets.Result,
 		if err != nil {
 			return nil, err
 		}
-		files, err = goFiles(filepath.Join(w.View.Dir, filepath.FromSlash(q.Dir)), false)
+		files, tooLarge, err = goFiles(filepath.Join(w.View.Dir, filepath.FromSlash(q.Dir)), false)
 		if err != nil {
 			return nil, err
 		}
-	} else if files, err = goFiles(w.View.Dir, true); err != nil {
+	} else if files, tooLarge, err = goFiles(w.View.Dir, true); err != nil {
 		return nil, err
 	}
 	need := c.Offset + c.Limit + 1
@@ -90,14 +91,20 @@ func (s search) source(ctx context.Context, c *toolsets.Call) (*toolsets.Result,
 	if err != nil {
 		return nil, err
 	}
-	return toolsets.PagedUpTo(c, found, Hit.String), nil
+	r := toolsets.PagedUpTo(c, found, Hit.String)
+	if tooLarge > 0 {
+		r.Text += fmt.Sprintf("\n(%s of more than %d MiB not searched)", toolsets.Count(tooLarge, "file"), maxFile>>20)
+	}
+	return r, nil
 }
 
+// maxFile bounds a file that is searched, in bytes.
+const maxFile = 32 << 20
+
 // goFiles lists the Go files of a folder in order, and below it when deep is
-// set. Links are not followed.
-func goFiles(root string, deep bool) ([]string, error) {
-	var out []string
-	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+// set, but for those that are too large. Links are not followed.
+func goFiles(root string, deep bool) (out []string, tooLarge int, err error) {
+	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil && name == root:
 			return err
@@ -108,11 +115,15 @@ func goFiles(root string, deep bool) ([]string, error) {
 				return filepath.SkipDir
 			}
 		case d.Type().IsRegular() && strings.HasSuffix(name, ".go"):
+			if fi, err := d.Info(); err == nil && fi.Size() > maxFile {
+				tooLarge++
+				return nil
+			}
 			out = append(out, name)
 		}
 		return nil
 	})
-	return out, err
+	return out, tooLarge, err
 }
 
 const batch = 64 // files that are searched at once

@@ -75,6 +75,9 @@ var (
 // clean takes out of a file what the base has not and its attributes forbid.
 func (v *View) clean(ctx context.Context, e entry, now []byte) ([]byte, error) {
 	blobs, err := v.git.blobs(ctx, e.oldID)
+	if errors.Is(err, errTooMuch) {
+		return now, nil
+	}
 	if err != nil {
 		return nil, err
 	}

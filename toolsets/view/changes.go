@@ -157,19 +157,13 @@ func (v *View) snapshot(ctx context.Context) (string, error) {
 
 // describe says what a difference of trees changes, and what its Go files were.
 func (v *View) describe(ctx context.Context, diff []entry) ([]Change, map[string]original, error) {
-	var ids []string
-	for _, e := range diff {
-		if isGo(e.path) && (regular(e.oldMode) || e.added()) && (regular(e.newMode) || e.deleted()) {
-			ids = append(ids, e.oldID, e.newID)
-		}
-	}
-	blobs, err := v.git.blobs(ctx, ids...)
+	blobs, err := v.goBlobs(ctx, diff)
 	if err != nil {
 		return nil, nil, err
 	}
 	var out []Change
 	originals := map[string]original{}
-	for _, e := range diff {
+	for i, e := range diff {
 		c := Change{Path: e.path, Status: "modified"}
 		switch {
 		case e.added():
@@ -177,14 +171,45 @@ func (v *View) describe(ctx context.Context, diff []entry) ([]Change, map[string
 		case e.deleted():
 			c.Status = "deleted"
 		}
-		if isGo(e.path) && (regular(e.oldMode) || e.added()) && (regular(e.newMode) || e.deleted()) {
-			c.Declarations = changedDecls(blobs[0], blobs[1])
-			originals[e.path] = original{blobs[0], !e.added()}
-			blobs = blobs[2:]
+		if b := blobs[i]; b != nil {
+			c.Declarations = changedDecls(b[0], b[1])
+			originals[e.path] = original{b[0], !e.added()}
 		}
 		out = append(out, c)
 	}
 	return out, originals, nil
+}
+
+// goBlobs reads both versions of the Go files of a difference: nil of everything
+// else, and of what is too large.
+func (v *View) goBlobs(ctx context.Context, diff []entry) ([][][]byte, error) {
+	var ids []string
+	isCode := func(e entry) bool {
+		return isGo(e.path) && (regular(e.oldMode) || e.added()) && (regular(e.newMode) || e.deleted())
+	}
+	for _, e := range diff {
+		if isCode(e) {
+			ids = append(ids, e.oldID, e.newID)
+		}
+	}
+	blobs, err := v.git.blobs(ctx, ids...)
+	oneByOne := errors.Is(err, errTooMuch)
+	if err != nil && !oneByOne {
+		return nil, err
+	}
+	out := make([][][]byte, len(diff))
+	for i, e := range diff {
+		switch {
+		case !isCode(e):
+		case !oneByOne:
+			out[i], blobs = blobs[:2:2], blobs[2:]
+		default:
+			if out[i], err = v.git.blobs(ctx, e.oldID, e.newID); err != nil && !errors.Is(err, errTooMuch) {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
 }
 
 func isGo(name string) bool { return strings.HasSuffix(name, ".go") }

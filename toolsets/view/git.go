@@ -2,6 +2,7 @@ package view
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -23,6 +24,7 @@ type git struct {
 	dir    string   // working folder
 	gitDir string
 	tree   string // working tree, empty for none
+	most   int    // bytes that a command may print; 0 means maxBlob
 }
 
 // gitError is a git command that failed.
@@ -39,6 +41,8 @@ func (e *gitError) Error() string {
 // maxBlob bounds what one git command may print: the largest file that is merged.
 const maxBlob = 64 << 20
 
+var errTooMuch = errors.New("git said more than is read of it")
+
 // run runs one git command. what says what is being done, for errors. Arguments
 // that name refs are full names, paths follow "--" or come by standard input.
 func (g git) run(ctx context.Context, what string, stdin []byte, args ...string) ([]byte, error) {
@@ -47,7 +51,7 @@ func (g git) run(ctx context.Context, what string, stdin []byte, args ...string)
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	if out.Cut {
-		return nil, fmt.Errorf("%s: git said more than %d bytes", what, maxBlob)
+		return nil, fmt.Errorf("%s: %w", what, errTooMuch)
 	}
 	if out.Code != 0 {
 		return out.Stdout, &gitError{what, out.Code, plain(out.Stderr)}
@@ -61,7 +65,7 @@ func (g git) try(ctx context.Context, stdin []byte, env []string, args ...string
 	if g.tree != "" {
 		e = append(e, "GIT_WORK_TREE="+g.tree)
 	}
-	return run.Run(ctx, run.Cmd{Args: argv, Dir: g.dir, Env: run.Env(g.env, e), Stdin: bytes.NewReader(stdin), MaxOutput: maxBlob})
+	return run.Run(ctx, run.Cmd{Args: argv, Dir: g.dir, Env: run.Env(g.env, e), Stdin: bytes.NewReader(stdin), MaxOutput: cmp.Or(g.most, maxBlob)})
 }
 
 // line is run for commands that print one line.

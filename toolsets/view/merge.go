@@ -3,6 +3,7 @@ package view
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -145,6 +146,9 @@ func (v *View) mergeFile(ctx context.Context, mine, theirs entry) (mode, id stri
 		return clash("both sides changed something that is no ordinary file")
 	}
 	blobs, err := v.git.blobs(ctx, mine.oldID, mine.newID, theirs.newID)
+	if errors.Is(err, errTooMuch) {
+		return clash("both sides changed it, and it is too large to be merged")
+	}
 	if err != nil {
 		return "", "", nil, err
 	}
@@ -256,6 +260,9 @@ func (v *View) addedTwice(ctx context.Context, mine, theirs []entry) ([]Clash, e
 				continue
 			}
 			blobs, err := v.git.blobs(ctx, e.oldID, e.newID)
+			if errors.Is(err, errTooMuch) {
+				continue
+			}
 			if err != nil {
 				return nil, err
 			}

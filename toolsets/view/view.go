@@ -313,6 +313,9 @@ func (v *View) noteStale(ctx context.Context, before, after, why string) error {
 			continue
 		}
 		blobs, err := v.git.blobs(ctx, e.oldID, e.newID)
+		if errors.Is(err, errTooMuch) {
+			continue
+		}
 		if err != nil {
 			return err
 		}

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"go/ast"
+	"go/build"
 	"go/format"
 	"go/parser"
 	"go/scanner"
 	"go/token"
+	"io"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -242,6 +245,9 @@ func (s *session) insert(ctx context.Context, q *program.Package, g *given) (*to
 	e := &Edit{Action: "added", Names: []string{q.Path + "." + strings.TrimSuffix(g.name, "#1")}, Files: []string{rel}}
 	if f == nil {
 		src := []byte("package " + q.Name + "\n\n" + g.text + "\n")
+		if !builtHere(path.Base(rel), src) {
+			e.note = "The file's name is one of another system: it is not built here, and no tool but search_source sees what is in it."
+		}
 		return s.store(ctx, e, q, rel, nil, src, g.name)
 	}
 	sp, err := f.Decls()
@@ -322,9 +328,20 @@ func isTestName(name string) bool {
 	return false
 }
 
+// builtHere reports whether a new file is built on this system, by its name.
+func builtHere(name string, src []byte) bool {
+	c := build.Default
+	c.OpenFile = func(string) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(src)), nil }
+	ok, err := c.MatchFile(".", name)
+	return ok || err != nil
+}
+
+// fileName is a name that the go command takes for that of a Go file.
+var fileName = regexp.MustCompile(`^[\p{L}\p{N}][\p{L}\p{N} ._+~@=,-]*\.go$`)
+
 func (s *session) namedFile(q *program.Package, name string) (string, *program.File, error) {
 	base := path.Base(name)
-	if dir := path.Dir(name); dir != "." && dir != q.Dir || !strings.HasSuffix(base, ".go") || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") {
+	if dir := path.Dir(name); dir != "." && dir != q.Dir || !fileName.MatchString(base) {
 		return "", nil, toolsets.Failf(toolsets.InvalidParams, "argument \"file\" must be the name of a Go file in the package's folder, such as util.go")
 	}
 	rel := path.Join(q.Dir, base)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"go/token"
+	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -174,7 +175,7 @@ func (m mutation) addPackage(ctx context.Context, c *toolsets.Call) (*toolsets.R
 	if !token.IsIdentifier(name) || name == "_" {
 		return nil, toolsets.Failf(toolsets.InvalidParams, "argument \"name\": %q is no name for a package; give one that is", name)
 	}
-	if old, _ := filepath.Glob(filepath.Join(s.View.Dir, filepath.FromSlash(dir), "*.go")); len(old) > 0 {
+	if old := goFiles(s.View.Dir, dir); len(old) > 0 {
 		return nil, toolsets.Failf(toolsets.Refused, "there is a package in %s already", dir)
 	}
 	rel := path.Join(dir, name+".go")
@@ -182,6 +183,17 @@ func (m mutation) addPackage(ctx context.Context, c *toolsets.Call) (*toolsets.R
 		return nil, err
 	}
 	return es.finish(ctx, &Edit{Action: "added", Names: []string{"package " + name}, Files: []string{rel}}), nil
+}
+
+// goFiles names the Go files of a folder, which is relative to root.
+func goFiles(root, dir string) (names []string) {
+	in, _ := os.ReadDir(filepath.Join(root, filepath.FromSlash(dir))) // mostly it is not there
+	for _, e := range in {
+		if strings.HasSuffix(e.Name(), ".go") {
+			names = append(names, e.Name())
+		}
+	}
+	return names
 }
 
 // relativeDir turns an import path of one of the workspace's modules into a folder.
@@ -259,10 +271,9 @@ func (m mutation) removePackage(ctx context.Context, c *toolsets.Call) (*toolset
 	}
 	// What is not built here or does not parse nobody has read: it stays.
 	var left []string
-	all, _ := filepath.Glob(filepath.Join(s.View.Dir, filepath.FromSlash(q.Dir), "*.go"))
-	for _, name := range all {
-		if base := filepath.Base(name); !slices.Contains(broken, base) {
-			left = append(left, base)
+	for _, name := range goFiles(s.View.Dir, q.Dir) {
+		if !slices.Contains(broken, name) {
+			left = append(left, name)
 		}
 	}
 	if len(left) > 0 {

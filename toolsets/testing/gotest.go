@@ -155,10 +155,35 @@ func (o *outcome) line(line []byte, c *toolsets.Call, total int) {
 			o.output.add(e)
 		}
 		o.reason(e)
+		if v, ok := lostVerdict(e); ok {
+			o.finished(v)
+		}
 	case "pass", "fail", "skip":
 		o.finished(e)
 		c.Progress(o.passed+o.failed+o.skipped, 0, fmt.Sprintf("%d passed, %d failed, %d of %d packages", o.passed, o.failed, o.packages, total))
 	}
+}
+
+// verdictMark precedes what the testing package says of a test. The go command
+// takes it out where it has understood that.
+const verdictMark = "\x16"
+
+// lostVerdict finds how a test ended that printed a multiple of 4096 bytes without
+// a newline before: the go command takes that for output, and says nothing of its
+// end.
+func lostVerdict(e event) (event, bool) {
+	line, ok := strings.CutPrefix(e.Output, verdictMark)
+	if !ok {
+		return event{}, false
+	}
+	line = strings.TrimLeft(line, " ")
+	for _, action := range []string{"pass", "fail", "skip"} {
+		if rest, ok := strings.CutPrefix(line, "--- "+strings.ToUpper(action)+": "); ok {
+			test, _, _ := strings.Cut(rest, " (")
+			return event{Action: action, Package: e.Package, Test: test}, e.Test != ""
+		}
+	}
+	return event{}, false
 }
 
 // compiler keeps what the compiler says of a package.

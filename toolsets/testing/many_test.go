@@ -82,6 +82,40 @@ func TestLatePanic(t *testing.T) {
 	}
 }
 
+// TestVerdictsAfterLongLines: the go command loses how a test ended that printed a
+// multiple of its buffer without a newline.
+func TestVerdictsAfterLongLines(t *testing.T) {
+	b := toolsettest.New(t, `
+-- go.mod --
+module example.com/m
+
+go 1.24
+-- a_test.go --
+package m
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+func long() { os.Stdout.WriteString(strings.Repeat("y", 16384)) }
+
+func TestPasses(t *testing.T) { long() }
+
+func TestFails(t *testing.T) { t.Run("sub", func(t *testing.T) { t.Error("why"); long() }) }
+
+func TestSkips(t *testing.T) { long(); t.SkipNow() }
+`, sets)
+	b.OK("list_tests", map[string]any{"limit": 0})
+	if got := b.Fails(toolsets.TestFailure, "run_tests", nil); !strings.HasPrefix(got, "1 passed, 2 failed, 1 skipped in 1 package") || !strings.Contains(got, "\n- example.com/m TestFails/sub: why\n") {
+		t.Errorf("all:\n%s", got)
+	}
+	if got := b.OK("run_test", map[string]any{"package": "m", "test": "TestPasses"}); !strings.HasPrefix(got, "example.com/m TestPasses passed") {
+		t.Errorf("one:\n%.300s", got)
+	}
+}
+
 // TestOutputIsNotKept feeds what 10,000 failing tests say: 240 MB of output leave
 // nothing behind but the failures.
 func TestOutputIsNotKept(t *testing.T) {

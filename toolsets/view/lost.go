@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -50,11 +51,12 @@ func (s *Set) Lost(ctx context.Context) ([]Lost, error) {
 	if !s.Configured() || s.cfg.StateDir == "" {
 		return nil, nil
 	}
-	orphans, err := filepath.Glob(filepath.Join(s.cfg.StateDir, "sessions", "*", "*-*"))
+	state := os.DirFS(s.cfg.StateDir)
+	orphans, err := fs.Glob(state, "sessions/*/*-*")
 	if err != nil {
 		return nil, err
 	}
-	kept, err := filepath.Glob(filepath.Join(s.cfg.StateDir, "lost", "*.git"))
+	kept, err := fs.Glob(state, "lost/*.git")
 	if err != nil || len(orphans)+len(kept) == 0 {
 		return nil, err
 	}

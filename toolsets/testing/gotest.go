@@ -208,8 +208,10 @@ func (o *outcome) reason(e event) {
 	case e.Test == "" && strings.HasPrefix(e.Output, "testing: invalid regexp"):
 		o.badPattern = strings.TrimSpace(e.Output)
 		return
-	case e.Test == "" && strings.HasPrefix(e.Output, "panic: "):
-		why = "the package failed outside of a test: " + strings.TrimSpace(e.Output)
+	case strings.HasPrefix(e.Output, "panic: "):
+		if why = strings.TrimSpace(e.Output); e.Test == "" {
+			why = "the package failed outside of a test: " + why
+		}
 	default:
 		return
 	}

@@ -107,7 +107,7 @@ example.com/m/p:
 		{toolsets.NotFound, "run_test", map[string]any{"package": "m", "test": "-exec=touch /tmp/x"}, []string{"has no test"}},
 		{toolsets.NotFound, "run_tests", map[string]any{"package": "-exec=x"}, []string{"no package"}},
 		{toolsets.InvalidParams, "run_test", map[string]any{"package": "m", "test": ""}, []string{"name of a test"}},
-		{"", "list_failing_tests", nil, []string{"(showing 1-4 of 4)", "\nexample.com/m TestBad/sub_one: got 3", "\nexample.com/m/broken: does not build", "\nexample.com/m/p TestPanics"}},
+		{"", "list_failing_tests", nil, []string{"(showing 1-4 of 4)", "\nexample.com/m TestBad/sub_one: got 3", "\nexample.com/m/broken: does not build", "\nexample.com/m/p TestPanics: panic: assignment to entry in nil map"}},
 		{"", "list_failing_tests", map[string]any{"packages": []string{"p"}}, []string{"(showing 1-1 of 1)"}},
 		{"", "describe_test_failure", map[string]any{"package": "m", "test": "TestBad"}, []string{"TestBad fails\na_test.go:11: got 3\noutput:\n=== RUN   TestBad"}},
 		{"", "describe_test_failure", map[string]any{"package": "p", "test": "TestPanics"}, []string{"TestPanics fails", "\npanic: assignment to entry in nil map", "p_test.go:5"}},

@@ -427,8 +427,8 @@ func (v *View) Refresh(ctx context.Context) (*Moved, error) {
 	return res, nil
 }
 
-// Abort discards all uncommitted changes and moves to the head of the shared
-// branch. It is the way out of every stuck state. The caller holds the view for
+// Abort discards all uncommitted changes, and what else is new in the view's
+// folder, and moves to the head of the shared branch. It is the way out of every stuck state. The caller holds the view for
 // writing.
 func (v *View) Abort(ctx context.Context) (*Moved, error) {
 	v.clearLocks()
@@ -451,6 +451,9 @@ func (v *View) Abort(ctx context.Context) (*Moved, error) {
 		}
 	}
 	if err := v.insist(ctx, "remove what is new", "clean", "-ffdx", "--quiet"); err != nil {
+		return nil, err
+	}
+	if err := v.removeSpecial(); err != nil {
 		return nil, err
 	}
 	if changes == nil {

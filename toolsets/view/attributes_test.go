@@ -188,4 +188,23 @@ func TestPipesAreNotWaitedFor(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	for _, name := range []string{"a.go", "d/pipe"} {
+		write(t, v.Dir, name, "")
+		if err := os.Remove(filepath.Join(v.Dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mkfifo(filepath.Join(v.Dir, name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v.Touched()
+	if _, err := v.Abort(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(filepath.Join(v.Dir, "d/pipe")); err == nil {
+		t.Error("abort has left a pipe")
+	}
+	if b, err := v.ReadFile("a.go"); err != nil || string(b) != fileA {
+		t.Errorf("after abort: %q, %v", b, err)
+	}
 }

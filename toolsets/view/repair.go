@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -51,6 +52,26 @@ func (v *View) insist(ctx context.Context, what string, args ...string) error {
 	}
 	_, err = v.git.run(ctx, what, nil, args...)
 	return err
+}
+
+// removeSpecial removes pipes, sockets and devices from the view: Git does not see
+// them, but programs wait for what they say.
+func (v *View) removeSpecial() error {
+	err := fs.WalkDir(v.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && name == ".git":
+			return fs.SkipDir
+		case d.Type()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeDevice) != 0:
+			return v.root.Remove(name)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("remove what is new: %w", err)
+	}
+	return nil
 }
 
 // makeWritable gives the account all rights on the folders of a tree. It reports

@@ -67,7 +67,7 @@ func judge(b []byte) oracle {
 func (o oracle) shape() oracle {
 	id, method := o.members["id"], o.members["method"]
 	params, result, fault := o.members["params"], o.members["result"], o.members["error"]
-	if id != nil && !strings.ContainsRune(`"0n`, rune(id.Kind())) || len(id) > MaxID || hasCompared(params, result) {
+	if id != nil && !strings.ContainsRune(`"0n`, rune(id.Kind())) || len(id) > MaxID || hasCompared(params, result) || hasBothCases(params) {
 		return o
 	}
 	switch {
@@ -148,6 +148,28 @@ func hasCompared(values ...jsontext.Value) bool {
 		}
 	}
 	return false
+}
+
+// hasBothCases reports a member of params, or of _meta there, that Parse compares beside one of
+// the same name in another case.
+func hasBothCases(params jsontext.Value) bool {
+	both := func(members map[string][]jsontext.Value, compared ...string) bool {
+		for _, c := range compared {
+			for name := range members {
+				if name != c && members[c] != nil && strings.EqualFold(name, c) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	members := topLevel(params)
+	if both(members, "_meta", "name", "uri", "requestId", "progressToken", "protocolVersion", "capabilities", "task", "requestState", "arguments", "inputResponses") {
+		return true
+	}
+	const ours = "io.modelcontextprotocol/"
+	return members["_meta"] != nil && both(topLevel(members["_meta"][0]), "progressToken",
+		ours+"protocolVersion", ours+"logLevel", ours+"clientCapabilities", ours+"clientInfo")
 }
 
 // depthOf is the deepest nesting of a text that may be no JSON at all.

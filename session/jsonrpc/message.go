@@ -6,7 +6,9 @@
 // checks the whole text against the JSON grammar of RFC 8259, UTF-8, the nesting
 // depth and trailing data; it refuses duplicate names among the members of the
 // envelope, and duplicates of the members listed at Message in params, _meta and
-// result. Duplicate names in other places are the receiver's affair.
+// result. A member listed there counts as a duplicate in params, and in _meta there, when the
+// other one differs only in case, because some receivers ignore that. Duplicate names
+// in other places are the receiver's affair.
 package jsonrpc
 
 // Kind is what a message is. The zero value is no message at all.

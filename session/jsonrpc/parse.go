@@ -115,6 +115,8 @@ type parser struct {
 	m       Message
 	refused *Error // the first fault that is none of grammar
 	seen    uint32
+	params  bool   // params are looked at, or _meta in them
+	folded  uint32 // of seen: compared members of params whose names were met in another case
 	idNull  bool
 	// names are the envelope's members that we do not know, for the search for
 	// duplicates.
@@ -140,6 +142,9 @@ func (p *parser) end() error {
 	p.space()
 	if p.i != len(p.b) {
 		return errTrailing
+	}
+	if p.folded&p.seen != 0 {
+		p.refuse(errCase)
 	}
 	if p.refused != nil {
 		return p.refused
@@ -237,7 +242,7 @@ func (p *parser) member(name []byte, depth int) *Error {
 		return nil
 	case "params":
 		p.once(seenParams)
-		return p.params(depth)
+		return p.paramsMember(depth)
 	case "result":
 		p.once(seenResult)
 		return p.payload(&p.m.Result, depth)
@@ -293,16 +298,48 @@ func (p *parser) id(depth int) *Error {
 	return nil
 }
 
-// params wants an object, and takes null for absent, as some clients write it.
-func (p *parser) params(depth int) *Error {
+// paramsMember wants an object, and takes null for absent, as some clients write it.
+func (p *parser) paramsMember(depth int) *Error {
 	switch p.peek() {
 	case '{':
-		return p.payload(&p.m.Params, depth)
+		p.params = true
+		err := p.payload(&p.m.Params, depth)
+		p.params = false
+		return err
 	case 'n':
 	default:
 		p.refuse(errParams)
 	}
 	return p.value(depth)
+}
+
+// The members of params, and of _meta there, by which we decide something about a request.
+var comparedInParams, comparedInMeta = []compared{
+	{"_meta", seenMeta}, {"name", seenName}, {"uri", seenURI}, {"requestId", seenRequestID}, {"progressToken", seenToken},
+	{"protocolVersion", seenProtocol}, {"capabilities", seenCapabilities}, {"task", seenTask}, {"requestState", seenState},
+	{"arguments", seenArguments}, {"inputResponses", seenResponses},
+}, []compared{
+	{"progressToken", seenMetaToken},
+	{"io.modelcontextprotocol/protocolVersion", seenMetaProtocol}, {"io.modelcontextprotocol/logLevel", seenMetaLevel},
+	{"io.modelcontextprotocol/clientCapabilities", seenMetaCapabilities}, {"io.modelcontextprotocol/clientInfo", seenMetaClient},
+}
+
+type compared struct {
+	name string
+	bit  uint32
+}
+
+// fold notes a member of params that a receiver who ignores case would take for one of
+// those. It is refused beside the real one only: alone it decides nothing here.
+func (p *parser) fold(name []byte, among []compared) {
+	if !p.params {
+		return
+	}
+	for _, c := range among {
+		if bytes.EqualFold(name, []byte(c.name)) {
+			p.folded |= c.bit
+		}
+	}
 }
 
 // payload handles params or result: its compared members when it is an object.
@@ -357,6 +394,7 @@ func (p *parser) payloadMember(name []byte, depth int) *Error {
 	case "cacheScope":
 		return p.whatever(&m.CacheScope, seenCacheScope, depth)
 	}
+	p.fold(name, comparedInParams)
 	return p.value(depth)
 }
 
@@ -377,6 +415,7 @@ func (p *parser) metaMember(name []byte, depth int) *Error {
 	case "io.modelcontextprotocol/subscriptionId":
 		return p.whatever(&p.m.MetaSubscription, seenMetaSubscription, depth)
 	}
+	p.fold(name, comparedInMeta)
 	return p.value(depth)
 }
 

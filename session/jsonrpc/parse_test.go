@@ -71,6 +71,10 @@ func TestRefusals(t *testing.T) {
 		{"progress token twice", `{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"progressToken":1,"progressToken":2}}}`, errDuplicate},
 		{"method in capitals beside the real one", `{"jsonrpc":"2.0","method":"ping","METHOD":"tools/call"}`, errCase},
 		{"params with a long s", `{"jsonrpc":"2.0","method":"ping","param` + "\u017f" + `":{}}`, errCase},
+		{"the tool's name in capitals beside the real one", `{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"a","Name":"b"}}`, errCase},
+		{"the same before it", `{"jsonrpc":"2.0","id":1,"method":"m","params":{"NAME":"b","name":"a"}}`, errCase},
+		{"a version in capitals beside the real one", `{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"a","io.modelcontextprotocol/ProtocolVersion":"b"}}}`, errCase},
+		{"_meta in capitals beside the real one", `{"jsonrpc":"2.0","id":1,"method":"m","params":{"_Meta":{},"_meta":{}}}`, errCase},
 		{"seventeen unknown members", `{"jsonrpc":"2.0","method":"m","a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1,"j":1,"k":1,"l":1,"m":1,"n":1,"o":1,"p":1,"q":1}`, errMembers},
 		{"null id", `{"jsonrpc":"2.0","id":null,"method":"m"}`, errID},
 		{"null id with a result", `{"jsonrpc":"2.0","id":null,"result":{}}`, errID},
@@ -107,6 +111,21 @@ func TestRefusals(t *testing.T) {
 	}
 	if _, err := ParseWorker([]byte(deep(MaxWorkerDepth - 1))); err != error(errDepth) {
 		t.Errorf("one deeper from a worker: %v", err)
+	}
+}
+
+// TestOtherCase: a member in another case is nobody's affair without the real one, deeper
+// down, and in a result.
+func TestOtherCase(t *testing.T) {
+	for _, text := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"Name":"a","URI":"b"}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"a","arguments":{"name":"a","Name":"b"}}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"a","_meta":{"Name":"b"}}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{"name":"a","Name":"b"}}`,
+	} {
+		if _, err := Parse([]byte(text)); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }
 

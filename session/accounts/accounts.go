@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"gatehouse/auth/identity"
+	"gatehouse/session/folder"
 )
 
 // Account is an operating-system account, as it is at the moment.
@@ -61,7 +62,8 @@ type Directory struct {
 	// Now is the clock, for account expiry and the age of files; time.Now when nil.
 	Now func() time.Time
 
-	kept databases
+	kept  databases
+	homes folder.Turns
 }
 
 // ErrNotFound is what a Getent returns for an entry that does not exist.
@@ -80,8 +82,8 @@ func (d *Directory) ForToken(ctx context.Context, name identity.Account, p Polic
 	if err != nil {
 		return Account{}, err
 	}
-	if r := s.run(tokenChecks); r != nil {
-		return Account{}, r
+	if err := s.run(tokenChecks); err != nil {
+		return Account{}, err
 	}
 	return s.account(), nil
 }
@@ -94,8 +96,8 @@ func (d *Directory) ForWorkers(ctx context.Context, name identity.Account, p Pol
 	if err != nil {
 		return Account{}, err
 	}
-	if r := s.run(workerChecks); r != nil {
-		return Account{}, r
+	if err := s.run(workerChecks); err != nil {
+		return Account{}, err
 	}
 	return s.account(), nil
 }
@@ -107,8 +109,8 @@ func (d *Directory) System(ctx context.Context, name identity.Account) (Account,
 	if err != nil {
 		return Account{}, err
 	}
-	if r := s.run(systemChecks); r != nil {
-		return Account{}, r
+	if err := s.run(systemChecks); err != nil {
+		return Account{}, err
 	}
 	a := s.account()
 	a.Groups = nil

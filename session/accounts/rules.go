@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"gatehouse/auth/identity"
 	"gatehouse/auth/printable"
+	"gatehouse/session/folder"
 )
 
 // MaxName is the longest account name that a token can reach, in bytes.
@@ -62,6 +65,7 @@ type subject struct {
 	hasGroup  bool              // RequireGroup exists
 	shadow    shadow
 	hasShadow bool
+	fault     error // why a check could not be made
 }
 
 // load reads everything about an account. Only ForToken needs the shadow entry.
@@ -129,10 +133,14 @@ type check struct {
 	why  func(s *subject) string
 }
 
-// run applies rules in order.
-func (s *subject) run(checks []check) *Refusal {
+// run applies rules in order. The error is a *Refusal, or what kept a rule from being
+// applied, after all those before it.
+func (s *subject) run(checks []check) error {
 	for _, c := range checks {
-		if why := c.why(s); why != "" {
+		switch why := c.why(s); {
+		case s.fault != nil:
+			return s.fault
+		case why != "":
 			return &Refusal{c.name, s.entry.name + ": " + why}
 		}
 	}
@@ -297,21 +305,28 @@ func nologin(s *subject) string {
 	return ""
 }
 
+// home: one that does not answer is a fault, which says nothing of the account.
 func home(s *subject) string {
-	st, err := os.Stat(s.entry.home)
+	if !filepath.IsAbs(s.entry.home) {
+		return fmt.Sprintf("home %q is no absolute path", s.entry.home)
+	}
+	st, err := s.d.homes.Stat(s.entry.home)
+	var foreign *folder.Foreign
+	var path *fs.PathError
 	switch {
+	case errors.As(err, &foreign):
+		return fmt.Sprintf("home can't be used: %v", err)
+	case errors.As(err, &path):
+		return fmt.Sprintf("home %s can't be used: %v", s.entry.home, path.Err)
 	case err != nil:
-		return fmt.Sprintf("home %s can't be used: %v", s.entry.home, errors.Unwrap(err))
-	case !filepath.IsAbs(s.entry.home) || !st.IsDir():
-		return fmt.Sprintf("home %s is no folder", s.entry.home)
+		s.fault = fmt.Errorf("look at the home of %s: %w", s.entry.name, err)
+		return ""
 	case s.policy.AllowOpenHome:
 		return ""
-	}
-	if owner := st.Sys().(*syscall.Stat_t).Uid; owner != s.entry.uid {
-		return fmt.Sprintf("home %s belongs to uid %d", s.entry.home, owner)
-	}
-	if st.Mode().Perm()&0o022 != 0 {
-		return fmt.Sprintf("home %s may be written by others (mode %04o)", s.entry.home, st.Mode().Perm())
+	case st.Uid != s.entry.uid:
+		return fmt.Sprintf("home %s belongs to uid %d", s.entry.home, st.Uid)
+	case st.Mode&(unix.S_IWGRP|unix.S_IWOTH) != 0:
+		return fmt.Sprintf("home %s may be written by others (mode %04o)", s.entry.home, st.Mode&0o777)
 	}
 	return ""
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -18,6 +19,8 @@ const (
 	// the configuration says, so that one that was locked, or left a group, does not
 	// work on for hours.
 	recheckEvery = 5 * time.Minute
+	// rechecksAtOnce is how many accounts are looked at at the same time.
+	rechecksAtOnce = 16
 	// partLimit is how long a part may take to end after SIGTERM.
 	partLimit = 2 * time.Second
 	// drainSlack is what the front end may take beyond the drain limit, to answer
@@ -231,15 +234,23 @@ func (m *Monitor) watchAccounts(ctx context.Context, every time.Duration) {
 	}
 }
 
-// recheckAll ends the workers whose account is not what it was.
+// recheckAll ends the workers whose account is not what it was. Some are looked at at
+// the same time, so that homes that do not answer hold up the look at others less.
 func (m *Monitor) recheckAll(ctx context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	places := make(chan struct{}, rechecksAtOnce)
 	m.leases.each(func(l *lease) {
 		v, _, state := l.snapshot()
 		if state == leaseStopping { // one that is being started is looked at too
 			return
 		}
-		if err := m.recheck(ctx, l, &v); err != nil {
-			m.refusal(l.server, &v, &l.assignment, err)
-		}
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			if err := m.recheck(ctx, l, &v); err != nil {
+				m.refusal(l.server, &v, &l.assignment, err)
+			}
+		})
 	})
 }

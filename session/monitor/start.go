@@ -11,6 +11,7 @@ import (
 
 	"gatehouse/session/accounts"
 	"gatehouse/session/filestate"
+	"gatehouse/session/folder"
 	"gatehouse/session/monitor/cgroup"
 	"gatehouse/session/monitor/proc"
 	"gatehouse/session/monitor/world"
@@ -25,6 +26,7 @@ type runner struct {
 	groups  atomic.Pointer[cgroup.Base] // nil: no control groups
 	workers []workerKind                // by server
 	private *world.Privates             // nil: nobody needs one
+	homes   folder.Turns
 	tz      string
 	// uncontained is told when control groups turn out not to work.
 	uncontained func(error)
@@ -129,7 +131,7 @@ func (r *runner) start(j job, number uint64) (_ *running, err error) {
 // place is where and as whom a worker runs that may have a private folder.
 func (r *runner) place(a *assignment, private *world.Private) world.Place {
 	p := world.Place{Account: a.account, TZ: r.tz, TmpDir: private.Path()}
-	if private != nil && !usableHome(&a.account) {
+	if private != nil && !r.usableHome(&a.account) {
 		p.Account.Home = p.TmpDir
 	}
 	return p
@@ -149,6 +151,10 @@ func (r *runner) launch(spec *proc.Spec, t *tree) (*proc.Child, error) {
 	t.group = g
 	spec.Cgroup = g.Dir()
 	c, err := r.host.Start(*spec)
+	var notEntered *proc.FolderError
+	if errors.As(err, &notEntered) { // whatever its file system says: it was never tried
+		return nil, err
+	}
 	if !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.EBUSY) && !errors.Is(err, syscall.EOPNOTSUPP) && !errors.Is(err, syscall.ENOSYS) {
 		return c, err
 	}
@@ -194,9 +200,12 @@ func (k *workerKind) settingsFor(j job) *settings.Settings {
 
 // usableHome reports whether a worker account has a home to work in; system
 // accounts mostly have none.
-func usableHome(a *accounts.Account) bool {
-	st, err := os.Stat(a.Home)
-	return err == nil && filepath.IsAbs(a.Home) && a.Home != "/" && st.IsDir() && st.Sys().(*syscall.Stat_t).Uid == a.UID
+func (r *runner) usableHome(a *accounts.Account) bool {
+	if !filepath.IsAbs(a.Home) || a.Home == "/" {
+		return false
+	}
+	st, err := r.homes.Stat(a.Home)
+	return err == nil && st.Uid == a.UID
 }
 
 // abandon gives back what a failed start had taken.

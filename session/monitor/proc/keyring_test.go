@@ -69,8 +69,12 @@ func besideAKey(specs []*Spec) error {
 			if err != nil {
 				break
 			}
+			j := &job{spec: s}
+			if j.turn, err = host.folders.Take(s.Dir); err != nil {
+				break
+			}
 			var c *Child
-			if c, err = host.start(s); err == nil {
+			if c, err = host.serve(j, false); err == nil {
 				<-c.Done()
 			}
 		}

@@ -1,5 +1,5 @@
 // Package proc starts child processes and learns of their end. All of them are
-// started by one goroutine that holds its thread for ever, because the kernel
+// started by goroutines that hold their threads for ever, because the kernel
 // sends a child's death signal when the thread that started it ends. Nothing in
 // a process that uses this package may use os/exec.
 package proc
@@ -11,9 +11,12 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"gatehouse/session/folder"
 )
 
 // ErrRoot is returned for a child that would run as root and was not declared to.
@@ -31,7 +34,7 @@ type Spec struct {
 	Path  string   // absolute
 	Argv  []string // with the name first
 	Env   []string // nil: an empty environment
-	Dir   string   // working directory, entered as the child's user
+	Dir   string   // working directory, absolute, entered as the child's user: see FolderError
 	Files []*os.File
 	// As is the child's identity, which comes with an empty session keyring; nil: ours,
 	// which must not be root, with our keyring.
@@ -56,49 +59,29 @@ type Spec struct {
 
 // Host starts processes. There is one in a program.
 type Host struct {
-	jobs chan job
+	jobs     chan *job
+	starters atomic.Int64 // threads that take jobs
+	entering atomic.Int64 // those of them that are entering a folder
+	folders  folder.Turns
+	groups   []int // ours
 
 	mu       sync.Mutex // held while a child is made and while orphans are reaped
 	children map[int]*Child
 }
 
-type job struct {
-	spec  *Spec
-	reply chan<- result
-}
-
-type result struct {
-	child *Child
-	err   error
-}
-
 // NewHost returns a Host. Its goroutine and thread stay for the life of the
 // program.
 func NewHost() *Host {
-	h := &Host{jobs: make(chan job), children: make(map[int]*Child)}
-	go func() {
-		runtime.LockOSThread() // for ever: see the package comment
-		unblockSignals()       // here, and so in our children: whoever started us may have blocked some
-		for j := range h.jobs {
-			c, err := h.start(j.spec)
-			j.reply <- result{c, err}
-		}
-	}()
+	h := &Host{jobs: make(chan *job), children: make(map[int]*Child)}
+	h.groups, _ = unix.Getgroups() // it can fail for a wrong argument alone
+	h.starters.Add(1)
+	go h.starter()
 	return h
 }
 
-// Start starts a child and returns when its program runs. The error of a program
-// that can't be executed, a folder that can't be entered or an identity that
-// can't be taken is a syscall.Errno inside.
-func (h *Host) Start(s Spec) (*Child, error) {
-	reply := make(chan result, 1)
-	h.jobs <- job{&s, reply}
-	r := <-reply
-	return r.child, r.err
-}
-
-// start runs on the host's thread.
-func (h *Host) start(s *Spec) (*Child, error) {
+// start runs on a starter's thread. dir is the folder that the child enters; "": the
+// thread's own.
+func (h *Host) start(s *Spec, dir string) (*Child, error) {
 	fds, err := numbers(s.Files)
 	if err != nil {
 		return nil, err
@@ -122,30 +105,25 @@ func (h *Host) start(s *Spec) (*Child, error) {
 		}
 		sys.UseCgroupFD, sys.CgroupFD = true, int(n[0])
 	}
-	attr := &syscall.ProcAttr{Dir: s.Dir, Env: s.Env, Files: fds, Sys: sys}
+	attr := &syscall.ProcAttr{Dir: dir, Env: s.Env, Files: fds, Sys: sys}
 	if attr.Env == nil {
 		attr.Env = []string{}
 	}
-	if s.Label != 0 {
+	if s.Batch {
+		defer batch()()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s.Label != 0 { // which is the whole process' for the moment
 		restore, err := label(s.Label)
 		if err != nil {
 			return nil, err
 		}
 		defer restore()
 	}
-	if s.Batch {
-		defer batch()()
-	}
-	if s.As != nil {
-		if err := emptyKeyring(); err != nil {
-			return nil, err
-		}
-	}
 	if err := s.refuseRoot(); err != nil { // last, so that nothing changes the answer
 		return nil, err
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	pid, err := syscall.ForkExec(s.Path, s.Argv, attr)
 	runtime.KeepAlive(s)
 	if err != nil {

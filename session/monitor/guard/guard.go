@@ -67,10 +67,13 @@ type Guard struct {
 	Log    zerolog.Logger
 
 	host *proc.Host
+	// reload says that SIGHUP came once: each further monitor gets one as well, because
+	// what it is started with are the settings of the first start.
+	reload bool
 }
 
 // Run starts the monitor, passes SIGTERM, SIGINT and SIGHUP on to it, and starts
-// it again when it crashed. It returns the exit code when nothing is left.
+// it again when it crashed, with a SIGHUP when there was one before. It returns the exit code when nothing is left.
 func (g *Guard) Run(signals <-chan os.Signal) (code int, err error) {
 	if err := proc.Adopt(); err != nil {
 		return ExitRefused, err
@@ -103,6 +106,7 @@ func (g *Guard) Run(signals <-chan os.Signal) (code int, err error) {
 			if s != syscall.SIGHUP {
 				return ExitAsked, nil
 			}
+			g.reload = true
 		case <-time.After(pause):
 		}
 		pause *= 2
@@ -152,6 +156,9 @@ func (g *Guard) once(signals <-chan os.Signal) (st proc.Status, asked bool, err 
 		select {
 		case <-ready:
 			ready, takes = nil, signals
+			if g.reload {
+				c.Signal(syscall.SIGHUP)
+			}
 		case s := <-takes:
 			sig, ok := s.(syscall.Signal)
 			if !ok {
@@ -161,6 +168,7 @@ func (g *Guard) once(signals <-chan os.Signal) (st proc.Status, asked bool, err 
 				sig = syscall.SIGTERM
 			}
 			asked = asked || sig == syscall.SIGTERM
+			g.reload = g.reload || sig == syscall.SIGHUP
 			c.Signal(sig)
 		case <-c.Done():
 			return c.Status(), asked, nil

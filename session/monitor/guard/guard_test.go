@@ -130,6 +130,30 @@ func TestSignalsWaitForTheMonitor(t *testing.T) {
 	}
 }
 
+// TestReloadOutlivesACrash: a monitor that takes the place of one that had a SIGHUP gets one too, and
+// one that came while none ran is not lost.
+func TestReloadOutlivesACrash(t *testing.T) {
+	if signal.Ignored(syscall.SIGHUP) {
+		t.Skip("started by nohup: a shell below cannot trap SIGHUP")
+	}
+	for name, first := range map[string]string{
+		"while it ran":   `trap 'kill -KILL $$' HUP; echo >&$0; for i in 1 2 3 4 5 6 7 8 9; do sleep 0.5; done; exit 1`,
+		"while none ran": `exit 2`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			signals := make(chan os.Signal, 1)
+			signals <- syscall.SIGHUP
+			code, log, err := run(t, fmt.Sprintf(`cd %s; if mkdir first; then %s; fi
+				trap 'echo HUP >>saw; exit 0' HUP; echo >&$0; for i in 1 2 3 4 5 6 7 8 9; do sleep 0.5; done; exit 1`, dir, first), nil, signals)
+			b, _ := os.ReadFile(filepath.Join(dir, "saw"))
+			if code != ExitAsked || err != nil || string(b) != "HUP\n" {
+				t.Errorf("code %d, %v, saw %q, log %s", code, err, b, log)
+			}
+		})
+	}
+}
+
 // TestDescriptors: the inherited ones keep their numbers, the socket follows them, and
 // nobody below holds its other end.
 func TestDescriptors(t *testing.T) {

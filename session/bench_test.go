@@ -88,7 +88,7 @@ func BenchmarkCallsInParallel(b *testing.B) {
 				b.Error(err)
 				return
 			}
-			if _, err := x.Next(context.Background(), 100*time.Millisecond); err != nil {
+			if _, err := x.Next(context.Background(), time.Minute); err != nil {
 				b.Error(err)
 			}
 			x.Close()

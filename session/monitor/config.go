@@ -90,6 +90,8 @@ type Config struct {
 type Server struct {
 	Path      string
 	Audiences []string // none in loopback mode
+	// Scopes are those that a token must have. A reload may change them.
+	Scopes identity.Scopes
 	// Command is argv; empty: the built-in gatehouse-worker, which gets Settings.
 	Command  []string
 	Env      map[string]string

@@ -286,9 +286,23 @@ func (m *Monitor) until(v *verdict) time.Time {
 // patient is the ladder for workers whose input has ended or is about to.
 func (m *Monitor) patient() ladder { return ladder{m.cfg.KillGrace, m.cfg.KillGraceHard} }
 
+// judged has the judge decide, and wants the scopes that the server requires, as the
+// front end has before us.
+func (m *Monitor) judged(ctx context.Context, server uint16, raw string) (verdict, error) {
+	v, err := m.judge.Judge(ctx, server, raw)
+	if err != nil {
+		return v, err
+	}
+	servers := m.live.Load().Servers
+	if int(server) >= len(servers) || !v.scopes.Has(servers[server].Scopes...) {
+		return v, refuse(spawn.KindToken, "the token lacks a scope that its server requires")
+	}
+	return v, nil
+}
+
 // spawn serves one SPAWN. A refusal is a *spawn.Error.
 func (m *Monitor) spawn(a *attendant, r spawn.SpawnRequest) error {
-	v, err := m.judge.Judge(a.ctx, r.Server, r.Token)
+	v, err := m.judged(a.ctx, r.Server, r.Token)
 	if err != nil {
 		return m.refusal(r.Server, &v, nil, err)
 	}
@@ -323,7 +337,7 @@ func (m *Monitor) spawn(a *attendant, r spawn.SpawnRequest) error {
 // before the lease stood in the table, where whoever replaces them looks.
 func (m *Monitor) decideAgain(ctx context.Context, r spawn.SpawnRequest, l *lease, v *verdict, as *assignment) error {
 	if m.judge.Generation() != v.generation {
-		if _, err := m.judge.Judge(ctx, r.Server, r.Token); err != nil {
+		if _, err := m.judged(ctx, r.Server, r.Token); err != nil {
 			return err
 		}
 	}
@@ -399,7 +413,7 @@ func (m *Monitor) attendWorker(to owner, l *lease, w *running) {
 
 // renew serves one RENEW. A refusal is a *spawn.Error.
 func (m *Monitor) renew(a *attendant, l *lease, r spawn.RenewRequest) error {
-	v, err := m.judge.Judge(a.ctx, l.server, r.Token)
+	v, err := m.judged(a.ctx, l.server, r.Token)
 	if err != nil {
 		return m.refusal(l.server, &v, &l.assignment, err)
 	}
@@ -413,7 +427,7 @@ func (m *Monitor) renew(a *attendant, l *lease, r spawn.RenewRequest) error {
 		return m.refusal(l.server, &v, &l.assignment, err)
 	}
 	if m.judge.Generation() != v.generation {
-		if _, err := m.judge.Judge(a.ctx, l.server, r.Token); err != nil {
+		if _, err := m.judged(a.ctx, l.server, r.Token); err != nil {
 			l.stop("key withdrawn", ladder{0, m.cfg.KillGraceHard})
 			return m.refusal(l.server, &v, &l.assignment, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"gatehouse/auth/identity"
 	"gatehouse/session/spawn"
 )
 
@@ -29,12 +31,15 @@ func (r *rig) recipe(script string) {
 			PerPrincipal int
 			Grace        string
 			Deny         []string
+			Scopes       identity.Scopes
 			Fixed        map[string]string
 		}
 		if err := json.Unmarshal(b, &got); err != nil {
 			return nil, errors.New("not understood")
 		}
 		next.MaxPerPrincipal, next.Fixed = got.PerPrincipal, got.Fixed
+		next.Servers = slices.Clone(base.Servers)
+		next.Servers[0].Scopes = got.Scopes
 		next.CredentialGrace, _ = time.ParseDuration(got.Grace)
 		next.Accounts.DenyUsers, next.FrontPart = got.Deny, []byte(`{"new":true}`)
 		return &next, nil

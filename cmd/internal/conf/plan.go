@@ -164,6 +164,7 @@ func (c *Config) server(s *Server) (plan.Server, error) {
 	out := plan.Server{Path: s.Path, Worker: plan.Worker{Command: w.Command, Env: w.Env, EnvFile: w.EnvFile, Cwd: w.Cwd}}
 	if c.Authenticated() {
 		out.Audiences = append([]string{s.Resource}, s.ExtraAudiences...)
+		out.Scopes = s.RequiredScopes
 	}
 	if len(w.Command) > 0 {
 		return out, nil

@@ -110,6 +110,7 @@ type Issuer struct {
 type Server struct {
 	Path      string   `json:"path"`
 	Audiences []string `json:"audiences,omitempty"` // the resource identifier first
+	Scopes    []string `json:"scopes,omitempty"`    // the required ones
 	Worker    Worker   `json:"worker"`
 }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -377,5 +378,50 @@ func TestUnreadableDatabaseIsAFault(t *testing.T) {
 	os.Remove(filepath.Join(w.etc, "group"))
 	if _, err := d.ForToken(t.Context(), "alice", w.policy); err == nil || IsRefusal(err) {
 		t.Errorf("got %v, want a fault and no refusal", err)
+	}
+}
+
+// TestToldOfHome: a running worker ends when its account lost its home, and lives on when
+// nobody can tell.
+func TestToldOfHome(t *testing.T) {
+	for errno, want := range map[syscall.Errno]bool{
+		syscall.ENOENT: true, syscall.ENOTDIR: true, syscall.EACCES: true, syscall.EPERM: true, syscall.ELOOP: true, syscall.ENAMETOOLONG: true,
+		syscall.EIO: false, syscall.ESTALE: false, syscall.ENOTCONN: false, syscall.ETIMEDOUT: false, syscall.EHOSTDOWN: false,
+		syscall.EMFILE: false, syscall.ENFILE: false, syscall.ENOMEM: false,
+	} {
+		if got := toldOfHome(errno); got != want {
+			t.Errorf("%v: %v, want %v", errno, got, want)
+		}
+	}
+}
+
+// TestNoDescriptorForAHome: a look that fails for want of descriptors is no refusal.
+func TestNoDescriptorForAHome(t *testing.T) {
+	w := newWorld(t)
+	e := passwd{name: "alice", uid: uint32(w.uid), home: w.home}
+	d := Directory{Etc: w.etc}
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	look := func() *subject {
+		s := &subject{d: &d, entry: e, policy: w.policy}
+		if why := home(s); why != "" {
+			t.Errorf("refused: %s", why)
+		}
+		return s
+	}
+	if s := look(); s.fault != nil {
+		t.Fatal(s.fault)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 0, Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	s := look()
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(s.fault, syscall.EMFILE) {
+		t.Errorf("got %v, want too many open files", s.fault)
 	}
 }

@@ -305,6 +305,17 @@ func nologin(s *subject) string {
 	return ""
 }
 
+// toldOfHome reports whether what the system said of a home is an answer. Anything else, such
+// as a server that is gone (EIO, ESTALE) or too many open files, is a fault of the moment.
+func toldOfHome(err error) bool {
+	for _, told := range []error{unix.ENOENT, unix.ENOTDIR, unix.EACCES, unix.EPERM, unix.ELOOP, unix.ENAMETOOLONG} {
+		if errors.Is(err, told) {
+			return true
+		}
+	}
+	return false
+}
+
 // home: one that does not answer is a fault, which says nothing of the account.
 func home(s *subject) string {
 	if !filepath.IsAbs(s.entry.home) {
@@ -316,7 +327,7 @@ func home(s *subject) string {
 	switch {
 	case errors.As(err, &foreign):
 		return fmt.Sprintf("home can't be used: %v", err)
-	case errors.As(err, &path):
+	case errors.As(err, &path) && toldOfHome(path.Err):
 		return fmt.Sprintf("home %s can't be used: %v", s.entry.home, path.Err)
 	case err != nil:
 		s.fault = fmt.Errorf("look at the home of %s: %w", s.entry.name, err)

@@ -20,6 +20,7 @@ type mounts struct {
 	mu     sync.Mutex        // guards what follows
 	fd     int               // of the list; 0: not opened yet
 	owners map[uint64]uint32 // by number of the mount; nil: must be read
+	stale  bool              // it changed while it was read, again and again
 	quick  map[string]bool   // by place: whether all that is mounted there is this machine's own
 }
 
@@ -72,30 +73,43 @@ func (t *mounts) look() error {
 		}
 		t.fd = fd
 	}
-	if !t.changed() && t.owners != nil {
-		return nil
+	changed, err := t.changed()
+	if err == nil && (changed || t.stale || t.owners == nil) {
+		err = t.refresh()
 	}
-	for {
+	if err != nil {
+		t.owners = nil
+	}
+	return err
+}
+
+// refresh reads the list, again when it changed meanwhile.
+func (t *mounts) refresh() error {
+	for range maxReads {
 		list, err := t.read()
 		if err != nil {
-			t.owners = nil
 			return err
 		}
 		t.owners, t.quick = parseMounts(list)
-		if !t.changed() { // while it was read
-			return nil
+		if t.stale, err = t.changed(); err != nil || !t.stale {
+			return err
 		}
 	}
+	return nil
 }
+
+// maxReads is how often the list is read for one look: users can have it change all the
+// time. What is in the last one is true; the rest is found by the next look.
+const maxReads = 8
 
 // changed reports whether the list has changed since it was opened or this was last
 // asked.
-func (t *mounts) changed() bool {
+func (t *mounts) changed() (bool, error) {
 	p := []unix.PollFd{{Fd: int32(t.fd), Events: unix.POLLPRI}}
 	for {
 		_, err := unix.Poll(p, 0)
 		if err != unix.EINTR {
-			return err != nil || p[0].Revents&(unix.POLLPRI|unix.POLLERR) != 0
+			return p[0].Revents&(unix.POLLPRI|unix.POLLERR) != 0, err
 		}
 	}
 }

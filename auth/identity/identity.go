@@ -44,6 +44,15 @@ func NewScopes(s ...Scope) Scopes {
 	return slices.Compact(out)
 }
 
+// ScopesOf returns the set of the scopes with those names.
+func ScopesOf(names []string) Scopes {
+	out := make([]Scope, len(names))
+	for i, n := range names {
+		out[i] = Scope(n)
+	}
+	return NewScopes(out...)
+}
+
 // Has reports whether the set holds every scope of want.
 func (s Scopes) Has(want ...Scope) bool {
 	for _, w := range want {

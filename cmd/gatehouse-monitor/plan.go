@@ -129,7 +129,7 @@ func settingsOf(p *plan.Plan) (monitor.Config, error) {
 	}
 	for _, s := range m.Servers {
 		c.Servers = append(c.Servers, monitor.Server{
-			Path: s.Path, Audiences: s.Audiences, Scopes: scopesOf(s.Scopes), Command: s.Worker.Command, Env: s.Worker.Env,
+			Path: s.Path, Audiences: s.Audiences, Scopes: identity.ScopesOf(s.Scopes), Command: s.Worker.Command, Env: s.Worker.Env,
 			EnvFile: s.Worker.EnvFile, Cwd: s.Worker.Cwd, Settings: s.Worker.Settings,
 		})
 	}
@@ -139,14 +139,6 @@ func settingsOf(p *plan.Plan) (monitor.Config, error) {
 	}
 	c.Fixed = m.Fixed
 	return c, nil
-}
-
-func scopesOf(names []string) identity.Scopes {
-	var out []identity.Scope
-	for _, n := range names {
-		out = append(out, identity.Scope(n))
-	}
-	return identity.NewScopes(out...)
 }
 
 // decodeReload reads a newer plan. Of descriptors it says nothing.

@@ -75,7 +75,7 @@ func doorConfig(p plan.Front, table *session.Table, store *keys.Store) (router.C
 		return cfg, err
 	}
 	for _, s := range p.Servers {
-		required := scopes(s.RequiredScopes)
+		required := identity.ScopesOf(s.RequiredScopes)
 		gate, err := auth.NewBearer(auth.BearerConfig{
 			Verifier: verifier, Keys: store, Audiences: s.Audiences, Required: required,
 			MaxTokenBytes: p.MaxTokenBytes, Now: time.Now,
@@ -85,18 +85,10 @@ func doorConfig(p plan.Front, table *session.Table, store *keys.Store) (router.C
 		}
 		cfg.Servers = append(cfg.Servers, router.Server{Path: s.Path, Gate: gate, Resource: auth.Resource{
 			Identifier: s.Resource, Issuers: issuersOf(p), Name: p.ResourceName,
-			Scopes: identity.NewScopes(append(scopes(s.ExtraScopes), required...)...),
+			Scopes: identity.NewScopes(append(identity.ScopesOf(s.ExtraScopes), required...)...),
 		}})
 	}
 	return cfg, nil
-}
-
-func scopes(names []string) identity.Scopes {
-	out := make([]identity.Scope, 0, len(names))
-	for _, n := range names {
-		out = append(out, identity.Scope(n))
-	}
-	return identity.NewScopes(out...)
 }
 
 func policies(p plan.Front) []token.Policy {
